@@ -30,6 +30,7 @@ check: setup  ## run the linters and the type checker
 long:  ## run the full-size checks: hours of CPU time
 	@bash tools/setup.sh java maybe-nats maybe-chromium maybe-xmlsec1 maybe-npm
 	@$(PYTHON) -m pytest -m long $(PYTEST_ARGS)
+	@TREECAST_SANITIZER=thread bash tools/sanitize.sh
 	@$(PYTHON) tools/mutants.py
 	@$(PYTHON) tools/mutants_python.py
 	@FUZZ_SECONDS=600 bash tools/fuzz.sh

@@ -19,6 +19,7 @@ NAMES = (
     "yfilter",
     "engines",
     "million",
+    "ten_million",
     "churn",
     "thrash",
     "threads",

@@ -3,7 +3,8 @@
 First one link: of all documents, the share that is forwarded, next to the share that somebody behind it wants, by
 population (`bench/routing_populations.py`), number of subscriptions and budget; added at once, and in two hundred
 parts. Then the eight brokers in a chain: each summarises its own subscriptions, and has a table with those and with
-what the next one tells it. One more subscription at the far end goes through all of them.
+what the next one tells it. One more subscription at the far end goes through all of them. Last a root with the
+population of `bench.network_kill`: what a document costs there, next to one index with all subscriptions.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import gc
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bench import network
 from bench.measure import Report, clock, finish, lxml_time, median, options_of, run
 from bench.routing_populations import BROKERS, POPULATIONS
 from treecast import Index, Subscription
@@ -29,6 +31,7 @@ class Load:
     """How much is measured."""
 
     subscriptions: int = SUBSCRIPTIONS
+    root_subscriptions: int = 100_000
     documents: int = 400
     updates: int = 100
     passes: int = 3
@@ -43,7 +46,7 @@ class Load:
     def of(cls, quick: bool) -> Load:
         if not quick:
             return cls()
-        return cls(8_000, 80, 8, 1, ("areas", "codes"), (2_000,), (100, 1_000), bars=False)
+        return cls(8_000, 8_000, 80, 8, 1, ("areas", "codes"), (2_000,), (100, 1_000), bars=False)
 
 
 def subscriptions_of(population: str, count: int, broker: int, seed: int = 1) -> list[Subscription]:
@@ -214,11 +217,56 @@ def _spread(
     return BROKERS
 
 
+# --- a root -----------------------------------------------------------------------------------------------------------
+
+
+def measure_root(report: Report, load: Load) -> None:
+    """Seven brokers behind two links of a root: the first has three brokers behind it, the second two."""
+    texts = list(network.queries(load.root_subscriptions, 1).values())
+    documents = network.documents(10 * load.documents, load.root_subscriptions, 1)
+    rows = [Subscription(str(number), query) for number, query in enumerate(texts)]
+    index = Index()
+    index.add_many(rows)
+    mapper = SubscriptionMapper()
+    wants = [mapper.map_many(rows[broker::BROKERS]) for broker in range(BROKERS)]
+    hosts = [Summary() for _ in wants]
+    for host, mapped in zip(hosts, wants, strict=True):
+        host.update(mapped)
+    sample = Sample(RoutingSettings().sample_max)
+    inner = {name: RoutingTable(sample=sample) for name in ("left", "right")}
+    root = RoutingTable(sample=sample, has_parent=False)
+
+    def build() -> None:
+        for table, behind in zip(inner.values(), ((1, 2, 3, 4), (5, 6, 7)), strict=True):
+            for broker in behind:
+                table.update(str(broker) if broker != behind[0] else LOCAL, hosts[broker].query())
+        root.update(LOCAL, hosts[0].query())
+        for name, table in inner.items():
+            root.update(name, table.aggregate())
+
+    name = f"a root, {load.root_subscriptions:,} at {BROKERS} brokers"
+    report.figure(f"{name}: tables", clock(build).cpu / load.root_subscriptions * 1e6, "µs a subscription")
+    report.figure(f"{name}: its table", len(root), f"conjunctions, {root.values:,} values")
+    ours = [clock(lambda: routed(root, documents)) for _ in range(1 + load.passes)][1:]
+    theirs = [clock(lambda: _matched(index, documents)) for _ in range(1 + load.passes)][1:]
+    report.ratio(f"{name}: route", median(ours), lxml_time(documents, load.passes), len(documents), 0)
+    report.figure(f"{name}: one index", median(theirs).cpu / len(documents) * 1e6, "µs/doc")
+    report.figure(f"{name}: route to one index", median(ours).cpu / median(theirs).cpu, "x", 2 if load.bars else None)
+    spent = clock(lambda: [table.refine() for table in inner.values()])
+    report.figure(f"{name}: refine of both tables, once documents have come", spent.cpu * 1e3, "ms")
+
+
+def _matched(index: Index, documents: Sequence[bytes]) -> None:
+    for first in range(0, len(documents), BATCH):
+        index.match_part(documents[first : first + BATCH], report=True)
+
+
 def main(arguments: list[str]) -> int:
     options, report = options_of("onyx_routing", __doc__.partition("\n")[0], arguments)
     load = Load.of(options.quick)
     measure_links(report, load)
     measure_chain(report, load)
+    measure_root(report, load)
     return finish(options, report)
 
 

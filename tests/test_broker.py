@@ -36,6 +36,7 @@ from treecast.overlay.messages import (
     SubscriptionOptions,
     Unsubscribe,
     Welcome,
+    opened,
 )
 from treecast.overlay.peer import Effect, Outbox, Send
 from treecast.sim import SimulatedStorage
@@ -74,7 +75,8 @@ class World:
                 if isinstance(effect, Send) and effect.to == "b":
                     self.outbox.add(self.broker.receive("b", effect.message, self.now_ms))
                 elif isinstance(effect, Send):
-                    self.inbox.setdefault(effect.to, []).append(effect.message)
+                    message = opened(effect.message) if isinstance(effect.message, Deliveries) else effect.message
+                    self.inbox.setdefault(effect.to, []).append(message)
 
     def send(self, client: str, message: Any) -> list[Any]:
         """The broker's messages to this client."""

@@ -18,6 +18,8 @@ from treecast.cli.console import progress_line
 
 pytestmark = pytest.mark.house
 
+SELECTIVE = ("grant", "revoke", "publish", "subscribe", "update", "status", "receive", "broker", "follow")
+
 COMMAND = [sys.executable, "-m", "treecast"]
 SCREEN_LINES, SCREEN_COLUMNS = 40, 80
 
@@ -59,7 +61,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     + [["token", what, "--help"] for what in ("create", "list", "revoke")]
     + [["source", what, "--help"] for what in ("add", "list", "remove")]
     + [["peer", what, "--help"] for what in ("up", "status")]
-    + [["selective", what, "--help"] for what in ("grant", "publish", "receive")],
+    + [["selective", what, "--help"] for what in SELECTIVE],
     ids=" ".join,
 )
 def test_help_fits_a_screen_and_shows_an_example(

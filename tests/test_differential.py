@@ -29,7 +29,7 @@ def test_drawn_rounds(name: str) -> None:
 
 @pytest.mark.parametrize("way", list(WAYS))
 @pytest.mark.parametrize("cache", list(CACHES))
-@pytest.mark.parametrize("simd", [0, 1])
+@pytest.mark.parametrize("simd", [0, 2])
 def test_every_way_in(way: str, cache: str, simd: int) -> None:
     """Each way with each cache and each instruction set, every call once, on the same case."""
     random = Random(7)

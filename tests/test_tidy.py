@@ -45,7 +45,20 @@ ROOMS: dict[str, set[str]] = {
     "overlay": CORE
     | {"index", "catalog", "links", "selective", "placement", "names", "rejections", "wire", "workload"},
     "sim": CORE | {"index", "overlay", "selective", "wire"},
-    "serve": {"errors", "query", "index", "inputs", "catalog", "overlay", "durable", "names", "model", "workload"},
+    "serve": {
+        "document",
+        "errors",
+        "query",
+        "index",
+        "inputs",
+        "catalog",
+        "overlay",
+        "durable",
+        "names",
+        "model",
+        "workload",
+        "selective",
+    },
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
         *{"names", "placement", "workload", "durable"},
@@ -216,6 +229,7 @@ NATIVE_ROOMS = [
     "engines",
     "render",
     "index",
+    "lanes",
     "bindings",
 ]
 

@@ -3,6 +3,7 @@
 #
 #   tools/sanitize.sh                   the tests that reach native code: all but those marked long, house or spark
 #   tools/sanitize.sh tests/x.py -k y   these, with pytest's own arguments
+#   TREECAST_SANITIZER=thread tools/sanitize.sh   with the thread sanitizer, in build/sanitize-thread: the tests that use threads
 #
 # build/sanitize/venv sees the packages of .venv but not the treecast in it, so child processes are sanitized too. The
 # runtime must be loaded before Python, together with libstdc++, which it asks how to throw. Python's own allocator is
@@ -10,20 +11,29 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-home=$PWD/build/sanitize
+home=$PWD/build/sanitize libraries="libasan.so libubsan.so" kind=ON run=()
+tests=(-m "not long and not house and not spark")
+if [ "${TREECAST_SANITIZER:-}" = thread ]; then
+    # Its runtime needs addresses that are not drawn at random.
+    home=$PWD/build/sanitize-thread libraries=libtsan.so kind=thread run=(setarch "$(uname -m)" -R)
+    tests=(tests/test_index_threads.py tests/test_index_results.py tests/test_index_merge.py tests/test_index_changes.py)
+fi
 log=$home/build.log
 compiler=${CXX:-g++}
-runtime=$($compiler -print-file-name=libasan.so 2>/dev/null || true)
-if [[ $runtime != /* ]]; then
-    echo "treecast: the sanitizer build needs gcc's libasan; run as root: apt-get install -y g++" >&2
-    exit 2
-fi
-preload="$runtime $($compiler -print-file-name=libubsan.so) $($compiler -print-file-name=libstdc++.so)"
+preload=""
+for library in $libraries libstdc++.so; do
+    found=$($compiler -print-file-name="$library" 2>/dev/null || true)
+    if [[ $found != /* ]]; then
+        echo "treecast: the sanitizer build needs gcc's $library; run as root: apt-get install -y g++" >&2
+        exit 2
+    fi
+    preload+="$found "
+done
 
 build() {
     local python=$PWD/.venv/bin/python
     export PATH=$PWD/.venv/bin:$PATH CXX=$compiler
-    cmake -S . -B "$home/cmake" -G Ninja -DCMAKE_BUILD_TYPE= -DTREECAST_SANITIZE=ON "-DPython_EXECUTABLE=$python"
+    cmake -S . -B "$home/cmake" -G Ninja -DCMAKE_BUILD_TYPE= "-DTREECAST_SANITIZE=$kind" "-DPython_EXECUTABLE=$python"
     # No more compilers than cores: each takes much memory, and tests run beside them. (set -e does not hold in a function
     # that "if" calls.)
     cmake --build "$home/cmake" --parallel "$(nproc)" || return 1
@@ -39,7 +49,7 @@ build() {
 }
 
 mkdir -p "$home"
-echo "treecast: building with sanitizers (log: build/sanitize/build.log)"
+echo "treecast: building with sanitizers (log: ${log#"$PWD"/})"
 if ! build >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     exit 1
@@ -48,12 +58,13 @@ fi
 export LD_PRELOAD=$preload
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0
 export PYTHONMALLOC=malloc TREECAST_SANITIZED=1
 python=$home/venv/bin/python
-"$python" -c "
+"${run[@]}" "$python" -c "
 import sys, treecast._native
 sys.exit(not treecast._native.__file__.startswith(sys.argv[1]) and 'the sanitized module is not the one imported')
 " "$home/site"
-if [ $# -eq 0 ]; then set -- -m "not long and not house and not spark"; fi
+if [ $# -eq 0 ]; then set -- "${tests[@]}"; fi
 echo "treecast: the native tests under the sanitizers"
-exec "$python" -m pytest -q -p no:cacheprovider "$@"
+exec "${run[@]}" "$python" -m pytest -q -p no:cacheprovider "$@"

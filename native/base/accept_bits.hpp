@@ -69,6 +69,26 @@ public:
             tops_[t] = 0;
         }
     }
+    // The same, up to 64 words at a time: f(words, masks, count).
+    template <class F>
+    void drain_groups(F&& f) {
+        uint32_t words[64];
+        uint64_t masks[64];
+        for (size_t t = 0; t < tops_.size(); ++t) {
+            for (uint64_t top = tops_[t]; top; top &= top - 1) {
+                size_t group = t * 64 + std::countr_zero(top);
+                uint32_t count = 0;
+                for (uint64_t rest = touched_[group]; rest; rest &= rest - 1, ++count) {
+                    words[count] = static_cast<uint32_t>(group * 64 + std::countr_zero(rest));
+                    masks[count] = words_[words[count]];
+                    words_[words[count]] = 0;
+                }
+                touched_[group] = 0;
+                f(words, masks, count);
+            }
+            tops_[t] = 0;
+        }
+    }
     void list(Words& out) const {                     // the touched words, ascending
         out.clear();
         each([&](uint32_t word, uint64_t mask) { out.push(word, mask); });

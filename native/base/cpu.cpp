@@ -14,7 +14,9 @@ Simd simd_best() {
 #if TREECAST_X86
     static const bool fits = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
                              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
-    return fits ? Simd::avx2 : Simd::scalar;
+    static const bool wide = fits && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return wide ? Simd::avx512 : fits ? Simd::avx2 : Simd::scalar;
 #else
     return Simd::scalar;
 #endif

@@ -3,7 +3,8 @@
 
 namespace treecast {
 
-enum class Simd : int { scalar = 0, avx2 = 1 };   // avx2 also means BMI1, BMI2 and POPCNT
+// avx2 also means BMI1, BMI2 and POPCNT; avx512 is all of that, and the parts F, BW, DQ and VL of AVX-512.
+enum class Simd : int { scalar = 0, avx2 = 1, avx512 = 2 };
 
 Simd simd_best();            // what this processor can do
 Simd simd_level();           // what is in force: simd_best(), unless forced
@@ -14,7 +15,9 @@ void simd_force(int level);  // -1: automatic again; more than simd_best() is ig
 #if defined(__x86_64__)
 #define TREECAST_X86 1
 #define TREECAST_AVX2 __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt")))
+#define TREECAST_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,popcnt,lzcnt")))
 #else
 #define TREECAST_X86 0
 #define TREECAST_AVX2
+#define TREECAST_AVX512
 #endif

@@ -1,10 +1,11 @@
-// Memory for results: malloc for small ones, huge pages for large ones, and a few spare mappings for the next results.
+// Memory for results: malloc for small ones, mappings for large ones, of which some are kept for the next results.
 #include "base/output.hpp"
 
 #include "base/fork.hpp"
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -15,18 +16,23 @@ namespace treecast {
 
 namespace {
 
-constexpr size_t huge_page = 2u << 20, first_bytes = 4096;
+constexpr size_t huge_page = 2u << 20, first_bytes = 4096, mapped_min = 64u << 10;
 
-// A few released mappings are kept for the next results: the system clears fresh pages, which costs as much as finding what is
-// written to them. They are marked as free, so the system takes them back when it needs memory. PERF: bench/million.py, warm.
+// Released mappings are kept for the next results: the system clears fresh pages, which costs as much as finding what is written
+// to them, and while it does so no other thread of the process gets any. Up to `resident_max` they stay as they are; what is
+// beyond that, up to `bytes_max`, is marked as free, so the system takes it back when it needs memory.
+// PERF: bench/million.py, warm; bench/threads.py.
 class Spare {
 public:
-    // The smallest spare mapping that has `bytes`; empty if nothing fits.
+    // The smallest spare mapping that has `bytes`, and not much more; empty if nothing fits.
     OutputMemory take(size_t bytes) {
         std::lock_guard lock(mutex_);
         OutputMemory* best = nullptr;
-        for (OutputMemory& memory : kept_)
-            if (memory.mapped_bytes >= bytes && (!best || memory.mapped_bytes < best->mapped_bytes)) best = &memory;
+        for (size_t i = count_; i-- > 0;) {            // the last first: it may still be in a cache of the processor
+            OutputMemory& memory = kept_[i];
+            if (memory.mapped_bytes < bytes || memory.mapped_bytes / 4 > bytes) continue;
+            if (!best || memory.mapped_bytes < best->mapped_bytes) best = &memory;
+        }
         if (!best) return {};
         OutputMemory found = *best;
         total_ -= found.mapped_bytes;
@@ -35,12 +41,16 @@ public:
         return found;
     }
     bool keep(const OutputMemory& memory) {
-        if (memory.mapped_bytes > bytes_max || madvise(memory.data, memory.mapped_bytes, MADV_FREE) != 0) return false;
         std::lock_guard lock(mutex_);
         if (count_ == count_max || total_ + memory.mapped_bytes > bytes_max) return false;
+        if (total_ + memory.mapped_bytes > resident_max && madvise(memory.data, memory.mapped_bytes, MADV_FREE) != 0) return false;
         kept_[count_++] = memory;
         total_ += memory.mapped_bytes;
         return true;
+    }
+    size_t bytes() {
+        std::lock_guard lock(mutex_);
+        return total_;
     }
 
     void clear() {
@@ -51,7 +61,7 @@ public:
     }
 
 private:
-    static constexpr size_t count_max = 8, bytes_max = 64u << 20;
+    static constexpr size_t count_max = 128, resident_max = 64u << 20, bytes_max = 256u << 20;
     MomentaryMutex mutex_{1};                        // results are given back while Matchers are
     std::array<OutputMemory, count_max> kept_;       // no vector: memory is given back by destructors, which must not fail
     size_t count_ = 0, total_ = 0;
@@ -63,48 +73,73 @@ Spare& spare() {
     return *only;
 }
 
+// Few sizes, so that a spare mapping fits somebody: powers of two up to a huge page, then whole huge pages.
+size_t mapping_bytes(size_t bytes) {
+    return bytes < huge_page ? std::bit_ceil(bytes) : (bytes + huge_page - 1) & ~(huge_page - 1);
+}
+
+void* map_fresh(size_t bytes) {
+    // A huge page begins at a multiple of its size: more is mapped than asked for, and the ends are given back.
+    size_t margin = bytes < huge_page ? 0 : huge_page;
+    void* mapped = mmap(nullptr, bytes + margin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) throw std::bad_alloc();
+    if (!margin) return mapped;
+    char* begin = static_cast<char*>(mapped);
+    size_t before = (huge_page - reinterpret_cast<uintptr_t>(begin) % huge_page) % huge_page;
+    if (before) munmap(begin, before);
+    munmap(begin + before + bytes, margin - before);
+    madvise(begin + before, bytes, MADV_HUGEPAGE);
+    return begin + before;
+}
+
 }  // namespace
 
 void drop_spare_outputs() { spare().clear(); }
+
+size_t spare_output_bytes() { return spare().bytes(); }
 
 // May be called at the very end of the process, by Arrow. So it must neither fail nor allocate.
 void OutputMemory::free() {
     if (!mapped_bytes)
         std::free(data);
-    else if (!spare().keep(*this))
+    else if (mapped_bytes != lent && !spare().keep(*this))
         munmap(data, mapped_bytes);
     *this = {};
+}
+
+OutputMemory take_output(size_t& bytes) {
+    bytes = std::max(bytes, first_bytes);
+    if (bytes < mapped_min) {
+        void* data = std::malloc(bytes);
+        if (!data) throw std::bad_alloc();
+        return {data, 0};
+    }
+    bytes = mapping_bytes(bytes);
+    OutputMemory memory = spare().take(bytes);
+    if (!memory.data) memory = {map_fresh(bytes), bytes};
+    bytes = memory.mapped_bytes;
+    return memory;
 }
 
 // Doubles, so that appending is linear. Large memory grows by mremap, which moves pages instead of copying bytes.
 void grow_output(OutputMemory& memory, size_t used_bytes, size_t wanted_bytes, size_t& capacity_bytes) {
     size_t bytes = std::max({wanted_bytes, capacity_bytes * 2, first_bytes});
-    if (bytes < 2 * huge_page) {
+    bool is_mapped = memory.mapped_bytes && memory.mapped_bytes != OutputMemory::lent;
+    if (bytes < mapped_min && !memory.mapped_bytes) {
         void* bigger = std::realloc(memory.data, bytes);
         if (!bigger) throw std::bad_alloc();
         memory.data = bigger;
-        capacity_bytes = bytes;
-        return;
-    }
-    bytes = (bytes + huge_page - 1) & ~(huge_page - 1);
-    void* bigger;
-    if (memory.mapped_bytes) {
-        bigger = mremap(memory.data, memory.mapped_bytes, bytes, MREMAP_MAYMOVE);
+    } else if (is_mapped && memory.mapped_bytes >= huge_page) {
+        bytes = mapping_bytes(bytes);
+        void* bigger = mremap(memory.data, memory.mapped_bytes, bytes, MREMAP_MAYMOVE);
         if (bigger == MAP_FAILED) throw std::bad_alloc();
+        memory = {bigger, bytes};
     } else {
-        OutputMemory found = spare().take(bytes);
-        bigger = found.data;
-        if (bigger) {
-            bytes = found.mapped_bytes;
-        } else {
-            bigger = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (bigger == MAP_FAILED) throw std::bad_alloc();
-            madvise(bigger, bytes, MADV_HUGEPAGE);
-        }
-        if (used_bytes) std::memcpy(bigger, memory.data, used_bytes);
-        std::free(memory.data);
+        OutputMemory bigger = take_output(bytes);
+        if (used_bytes) std::memcpy(bigger.data, memory.data, used_bytes);
+        memory.free();
+        memory = bigger;
     }
-    memory = {bigger, bytes};
     capacity_bytes = bytes;
 }
 

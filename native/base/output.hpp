@@ -1,8 +1,9 @@
 // A growing array of plain numbers, handed over to Arrow when it is done.
 //
-// Small ones come from malloc. From `mapped_bytes` on they are mapped on their own, in huge pages where the system has
-// them, and grow by mremap: touching fresh memory 4 KiB at a time, or copying it, costs more than matching does.
-// PERF: bench/million.py, warm.
+// Small ones come from malloc. Larger ones are mapped on their own, in huge pages where the system has them, and grow by mremap:
+// touching fresh memory 4 KiB at a time, or copying it, costs more than matching does. What is given back is kept for the
+// next results as it is, with its pages: several threads that ask the system for pages wait for each other.
+// PERF: bench/million.py, warm; bench/threads.py.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +18,15 @@ namespace treecast {
 struct OutputMemory {
     void* data = nullptr;
     size_t mapped_bytes = 0;        // 0: from malloc
+    static constexpr size_t lent = ~size_t(0);       // in place of mapped_bytes: somebody else's
     void free();
 };
 
-void drop_spare_outputs();          // gives back what is kept for the next results, up to 64 MiB a process
+// At least `bytes` of memory that is its own: `bytes` becomes how many there are.
+OutputMemory take_output(size_t& bytes);
+
+void drop_spare_outputs();          // gives back what is kept for the next results: see output.cpp
+size_t spare_output_bytes();
 
 void grow_output(OutputMemory& memory, size_t used_bytes, size_t wanted_bytes, size_t& capacity_bytes);
 
@@ -46,6 +52,13 @@ public:
             capacity_ = bytes / sizeof(T);
         }
         return data() + size_;
+    }
+    // Begins in memory of somebody else; what does not fit there goes to memory of its own.
+    void lend(T* memory, size_t capacity) {
+        memory_.free();
+        memory_ = {memory, OutputMemory::lent};
+        size_ = 0;
+        capacity_ = capacity;
     }
     void added(size_t count) { size_ += count; }
     void cut(size_t size) { size_ = size; }        // to what was there before

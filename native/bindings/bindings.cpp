@@ -1,5 +1,6 @@
 // The native module. Failures become Python exceptions here; the other files of this folder bind the classes.
 #include "base/cpu.hpp"
+#include "base/output.hpp"
 #include "bindings/bindings.hpp"
 
 namespace treecast {
@@ -39,9 +40,10 @@ NB_MODULE(_native, m) {
         },
         nullptr);
     nb::module_ testing = m.def_submodule("testing", "What only tests and measurements call.");
-    testing.def("simd_best", [] { return static_cast<int>(simd_best()); }, "0: scalar, 1: AVX2.");
+    testing.def("simd_best", [] { return static_cast<int>(simd_best()); }, "0: scalar, 1: AVX2, 2: AVX-512.");
     testing.def("simd_level", [] { return static_cast<int>(simd_level()); });
-    testing.def("simd_force", &simd_force, nb::arg("level"), "0 scalar, 1 AVX2, -1 automatic.");
+    testing.def("spare_output_bytes", &spare_output_bytes, "What is kept of results that are gone, for the next ones.");
+    testing.def("simd_force", &simd_force, nb::arg("level"), "0 scalar, 1 AVX2, 2 AVX-512, -1 automatic.");
     bind_document(m);
     bind_query(m, testing);
     bind_index(m, testing);
@@ -55,4 +57,6 @@ NB_MODULE(_native, m) {
     bind_transformation(m);
     bind_wire(m, testing);
     bind_routing(m);
+    bind_lines(m);
+    bind_lanes(m);
 }

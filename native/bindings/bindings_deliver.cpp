@@ -160,6 +160,7 @@ void bind_deliver(nb::module_& m, nb::module_& testing) {
         .def_prop_ro("subscription_ids", [](const DeliveryBatch& b) {
             return place_of(b.view->id_bytes.get(), b.view->slots ? static_cast<size_t>(b.view->id_ends[b.view->slots]) : 0);
         }, "UTF-8")
+        .def_prop_ro("refused", [](const DeliveryBatch& b) { return !b.refusals.empty(); }, "whether some deliveries are")
         .def_prop_ro("refusals", [](const DeliveryBatch& b) {
             nb::list errors;
             for (size_t i = 0; i < b.refusals.size(); ++i) errors.append(refusal(b, i));

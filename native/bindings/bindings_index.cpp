@@ -1,6 +1,7 @@
 // Index for Python. The border is crossed once per call, and the GIL is released while native code works.
 #include "bindings/bindings.hpp"
 #include "bindings/bindings_buffers.hpp"
+#include "bindings/bindings_id_strings.hpp"
 #include "engines/merge_credit.hpp"
 #include "index/arrow.hpp"
 #include "index/index.hpp"
@@ -125,18 +126,9 @@ void add_one(Index& index, nb::handle id, nb::handle query, const Settings& sett
     if (!refused.empty()) raise(refused[0].failure, item.text);
 }
 
-// Built with the C API, since a million ids per call are common.
-nb::list id_list(const View& view, const int32_t* slots, size_t count) {
-    PyObject* list = PyList_New(static_cast<Py_ssize_t>(count));
-    if (!list) throw nb::python_error();
-    nb::list out = nb::steal<nb::list>(list);
-    for (size_t i = 0; i < count; ++i) {
-        std::string_view id = view.id(slots[i]);
-        PyObject* text = PyUnicode_DecodeUTF8(id.data(), static_cast<Py_ssize_t>(id.size()), nullptr);
-        if (!text) throw nb::python_error();
-        PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), text);
-    }
-    return out;
+IdStrings& id_strings(Index& index) {
+    if (!index.companion) index.companion = std::make_shared<IdStrings>();
+    return *static_cast<IdStrings*>(index.companion.get());
 }
 
 // (document, id, error) of what is undecided; `first` is the number of the first document.
@@ -161,7 +153,7 @@ nb::object match_one(Index& index, nb::handle document) {
         Interruptible released;
         view = index.match(buffers.given()[0], slots, undecided);
     }
-    nb::list ids = id_list(*view, slots.data(), slots.size());
+    nb::list ids = id_strings(index).list(*view, slots.data(), slots.size());
     if (undecided.empty()) return ids;
     return nb::make_tuple(ids, undecided_list(*view, undecided, 0));
 }
@@ -189,7 +181,7 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
     {
         Interruptible released;
         try {
-            Batch batch = index.match_many(buffers.given(), {threads, report, matches_max ? matches_max : ~0ull, timed,
+            Batch batch = index.match_many(buffers.given(), {threads, report, matches_max ? matches_max : ~0ull, timed, first,
                                                                 id_bytes_max ? id_bytes_max : ~0ull});
             out->documents = batch.documents;
             out->matches = batch.matches();
@@ -200,7 +192,7 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
                 out->nanoseconds.insert(out->nanoseconds.end(), chunk.nanoseconds.begin(), chunk.nanoseconds.end());
             }
             if (!out->undecided.empty()) out->view = batch.view;
-            export_matches(std::move(batch), first, out->stream.get());
+            export_matches(batch, out->stream.get());
         } catch (const BatchFailure& failure) {
             failed = failure.rejected;
         }
@@ -405,7 +397,11 @@ void bind_index(nb::module_& m, nb::module_& testing) {
             return nb::bytes(about.data(), about.size());
         }, nb::arg("path"))
         .def("compact", [](Index& self) { self.store().compact(); }, nb::call_guard<Interruptible>())
-        .def("drop_caches", &Index::drop_caches, nb::call_guard<WithoutGil>())
+        .def("drop_caches", [](Index& index) {
+            id_strings(index).clear();
+            WithoutGil released;
+            index.drop_caches();
+        })
         .def("stats", [](Index& self) {
             StoreStats stats = ask_store([&] { return self.store().stats(); });
             return nb::make_tuple(stats.subscriptions, stats.paths, stats.states, stats.machines, stats.bytes, self.cache_bytes());

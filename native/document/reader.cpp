@@ -139,7 +139,7 @@ struct Reader::Impl : ReaderState {
             prepare(form, dictionary);
             const char* text_end;
 #if TREECAST_X86
-            text_end = simd_level() == Simd::avx2 ? level_avx2::read_binary(*this, form, dictionary)
+            text_end = simd_level() >= Simd::avx2 ? level_avx2::read_binary(*this, form, dictionary)
                                                   : level_scalar::read_binary(*this, form, dictionary);
 #else
             text_end = level_scalar::read_binary(*this, form, dictionary);
@@ -269,7 +269,7 @@ struct Reader::Impl : ReaderState {
         in_prolog = false;
 // The instruction set is chosen at run time, so one build runs everywhere.
 #if TREECAST_X86
-        epilog(simd_level() == Simd::avx2 ? level_avx2::read_content(*this, root) : level_scalar::read_content(*this, root));
+        epilog(simd_level() >= Simd::avx2 ? level_avx2::read_content(*this, root) : level_scalar::read_content(*this, root));
 #else
         epilog(level_scalar::read_content(*this, root));
 #endif

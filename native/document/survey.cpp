@@ -161,7 +161,7 @@ TREECAST_AVX2 bool survey_avx2(std::string_view text, char* copy, size_t& tags) 
 Survey survey(std::string_view text, char* copy) {
     Survey result;
 #if TREECAST_X86
-    if (simd_level() == Simd::avx2) {
+    if (simd_level() >= Simd::avx2) {
         result.good = survey_avx2(text, copy, result.tags) ? text.size() : first_bad(text);
         return result;
     }

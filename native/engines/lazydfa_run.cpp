@@ -4,6 +4,7 @@
 // are known.
 #include "engines/lazydfa_run.hpp"
 
+#include "base/expand.hpp"
 #include "query/transformation.hpp"
 
 #include <algorithm>
@@ -12,6 +13,12 @@
 namespace treecast {
 
 namespace {
+
+// Of what is run lazily: a machine of plain paths, or the paths that end in values.
+uint32_t path_states(const MachinePlace& place) {
+    if (place.machine) return place.machine->states();
+    return place.tree->value_paths().empty() ? 0 : place.tree->value_paths().machine()->states();
+}
 
 const LazyDfaState& state_of(const View& view) { return static_cast<const LazyDfaState&>(*view.engine_state); }
 
@@ -35,7 +42,7 @@ const NameLabels& LazyDfaRun::labels(uint32_t name) {
 uint64_t LazyDfaRun::cache_bytes() const {
     uint64_t total = 0;
     for (const PlaceRun& run : runs_)
-        if (run.lazy) total += run.lazy->bytes();
+        total += run.lazy ? run.lazy->bytes() : run.tree->cache_bytes();
     return total;
 }
 
@@ -59,16 +66,16 @@ void LazyDfaRun::adopt(const View& view, uint64_t cache_bytes_max) {
     for (const auto& place : state.places) {
         if (!place) continue;
         run_of(place).used = true;
-        if (!place->machine) continue;
-        states += place->states();
-        ++machines;
+        states += path_states(*place);
+        machines += path_states(*place) != 0;
     }
     std::erase_if(runs_, [](const PlaceRun& c) { return !c.used; });
     for (PlaceRun& c : runs_) {
-        if (!c.lazy) continue;
+        if (!c.path_states) continue;
         // Half by size and half equally: a small machine needs some room too, as most documents may pass through it.
-        double share = 0.5 * c.lazy->machine().states() / states + 0.5 / machines;
-        c.lazy->set_bytes_max(static_cast<uint64_t>(cache_bytes_max * share));
+        double share = 0.5 * c.path_states / states + 0.5 / machines;
+        auto bytes_max = static_cast<uint64_t>(cache_bytes_max * share);
+        c.lazy ? c.lazy->set_bytes_max(bytes_max) : c.tree->set_cache_bytes_max(bytes_max);
     }
 }
 
@@ -82,6 +89,7 @@ LazyDfaRun::PlaceRun& LazyDfaRun::run_of(const std::shared_ptr<MachinePlace>& pl
         c.lazy = std::make_unique<Lazy>(place->machine);
     else
         c.tree = std::make_unique<TreeRun>(place->tree);
+    c.path_states = path_states(*place);
     c.bits.resize(place->accepts());
     return c;
 }
@@ -190,15 +198,19 @@ void LazyDfaRun::route_path(const View& view, const Document& document, uint32_t
 // Accept ids to slots. Almost all lead straight to one slot; the dirty ones have chains, which are walked.
 void LazyDfaRun::emit(const View& view, const Document& document, const MachinePlace& place, AcceptBits& bits, Output<int32_t>& out) {
     const uint32_t* slot_of = place.slot_of.data();
-    bits.drain([&](uint32_t word, uint64_t mask) {
-        uint64_t dirty = mask & place.dirty_in(word);
-        const uint32_t* slots = slot_of + size_t(word) * 64;
-        int32_t* room = out.room(64);
-        int32_t* at = room;
-        for (uint64_t rest = mask ^ dirty; rest; rest &= rest - 1) *at++ = static_cast<int32_t>(slots[std::countr_zero(rest)]);
-        out.added(at - room);
-        for (; dirty; dirty &= dirty - 1)
-            emit_path(view, document, place.path_of[size_t(word) * 64 + std::countr_zero(dirty)], out);
+    const ExpandBits expand = expand_bits();
+    bits.drain_groups([&](const uint32_t* words, uint64_t* masks, uint32_t count) {
+        uint64_t dirty[64], any_dirty = 0;
+        for (uint32_t i = 0; i < count; ++i) {
+            any_dirty |= dirty[i] = masks[i] & place.dirty_in(words[i]);
+            masks[i] ^= dirty[i];
+        }
+        int32_t* room = out.room(size_t(count) * 64);
+        out.added(static_cast<size_t>(expand(slot_of, words, masks, count, room) - room));
+        if (!any_dirty) return;
+        for (uint32_t i = 0; i < count; ++i)
+            for (uint64_t rest = dirty[i]; rest; rest &= rest - 1)
+                emit_path(view, document, place.path_of[size_t(words[i]) * 64 + std::countr_zero(rest)], out);
     });
 }
 

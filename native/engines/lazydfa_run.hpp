@@ -31,6 +31,7 @@ private:
         std::unique_ptr<Lazy> lazy;          // for a Machine
         std::unique_ptr<TreeRun> tree;       // for a TreeMachine
         AcceptBits bits;
+        uint32_t path_states;                // 0: nothing is cached
         bool used;
     };
     const NameLabels& labels(uint32_t name) override;

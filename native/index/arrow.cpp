@@ -57,15 +57,13 @@ struct ArrayPart {
     const void* buffers[3] = {nullptr, nullptr, nullptr};
     ArrowArray* children[2] = {nullptr, nullptr};
     ArrowArray* dictionary = nullptr;
-    OutputMemory owned;                             // freed with the part
-    std::shared_ptr<const View> view;               // kept alive by the part
+    std::shared_ptr<const void> owner;              // of the buffers, kept alive by the part
 };
 
 void release_array(ArrowArray* array) {
     auto* part = static_cast<ArrayPart*>(array->private_data);
     for (ArrowArray* child : part->children) release_child(child);
     release_child(part->dictionary);
-    part->owned.free();
     delete part;
     array->release = nullptr;
 }
@@ -76,36 +74,27 @@ ArrayPart* fill_array(ArrowArray* array, size_t length, int buffers) {
     return part;
 }
 
-// The matches are not copied: the slots are the column, and the ids of the View are its dictionary.
-void export_chunk(Chunk& chunk, const std::shared_ptr<const View>& view, int64_t first, ArrowArray* out) {
+// The matches are not copied: the columns are those of the block, and the ids of the View are the dictionary.
+void export_piece(const MatchPiece& piece, const std::shared_ptr<const View>& view, ArrowArray* out) {
     static const int32_t no_ids[1] = {0};
-    size_t length = chunk.slots.size();
-    Output<int64_t> documents;
-    int64_t* at = documents.room(std::max<size_t>(1, length));
-    for (size_t d = 0; d < chunk.counts.size(); ++d) {
-        // Only the numbers of the documents have to be written, one for each match.
-        std::fill(at, at + chunk.counts[d], first + static_cast<int64_t>(chunk.first + d));
-        at += chunk.counts[d];
-    }
-    chunk.slots.room(1);                            // never a null buffer
-    ArrayPart* top = fill_array(out, length, 1);
+    ArrayPart* top = fill_array(out, piece.size(), 1);
     out->n_children = 2;
-    ArrayPart* column = fill_array(top->children[0] = new ArrowArray{}, length, 2);
-    column->buffers[1] = documents.data();
-    column->owned = documents.release();
-    column = fill_array(top->children[1] = new ArrowArray{}, length, 2);
-    column->buffers[1] = chunk.slots.data();
-    column->owned = chunk.slots.release();
+    ArrayPart* column = fill_array(top->children[0] = new ArrowArray{}, piece.size(), 2);
+    column->buffers[1] = piece.documents();
+    column->owner = piece.block;
+    column = fill_array(top->children[1] = new ArrowArray{}, piece.size(), 2);
+    column->buffers[1] = piece.slots().data();
+    column->owner = piece.block;
     ArrayPart* ids = fill_array(column->dictionary = new ArrowArray{}, view->slots, 3);
-    ids->view = view;
+    ids->owner = view;
     ids->buffers[1] = view->slots ? view->id_ends.get() : no_ids;
     ids->buffers[2] = view->slots ? view->id_bytes.get() : static_cast<const void*>(no_ids);
     top->children[1]->dictionary = column->dictionary;
 }
 
 struct Stream {
-    Batch batch;
-    int64_t first;
+    std::vector<MatchPiece> pieces;
+    std::shared_ptr<const View> view;
     size_t next = 0;
 };
 
@@ -125,17 +114,17 @@ int fill_or_clear(T* out, Fill&& fill) {
 // An array without release() marks the end of the stream.
 int next_batch(ArrowArrayStream* stream, ArrowArray* out) {
     auto* state = static_cast<Stream*>(stream->private_data);
-    if (state->next == state->batch.chunks.size()) {
+    if (state->next == state->pieces.size()) {
         std::memset(out, 0, sizeof *out);           // the end
         return 0;
     }
-    return fill_or_clear(out, [&] { export_chunk(state->batch.chunks[state->next++], state->batch.view, state->first, out); });
+    return fill_or_clear(out, [&] { export_piece(state->pieces[state->next++], state->view, out); });
 }
 
 }  // namespace
 
-void export_matches(Batch&& batch, int64_t first, ArrowArrayStream* out) {
-    out->private_data = new Stream{std::move(batch), first};
+void export_matches(const Batch& batch, ArrowArrayStream* out) {
+    out->private_data = new Stream{batch.pieces(), batch.view};
     out->get_schema = [](ArrowArrayStream*, ArrowSchema* schema) {
         return fill_or_clear(schema, [&] { matches_schema(schema); });
     };

@@ -1,4 +1,4 @@
-// Matches as an Arrow stream: one record batch (document: int64, subscription: dictionary<int32, utf8>) per Chunk.
+// Matches as an Arrow stream: one record batch (document: int64, subscription: dictionary<int32, utf8>) per MatchPiece.
 // The dictionary is the index's own array of ids, shared, not copied. The structs are those of Arrow's C data interface.
 #pragma once
 
@@ -42,7 +42,7 @@ struct ArrowArrayStream {
 
 namespace treecast {
 
-// Moves the chunks of the batch into a stream that the consumer releases. `first` is added to the document numbers.
-void export_matches(Batch&& batch, int64_t first, ArrowArrayStream* out);
+// Moves what was found into a stream that the consumer releases.
+void export_matches(const Batch& batch, ArrowArrayStream* out);
 
 }  // namespace treecast

@@ -5,6 +5,7 @@
 
 #include "base/interrupt.hpp"
 #include "index/index_lease.hpp"
+#include "index/match_lines.hpp"
 #include "index/workers.hpp"
 
 #include <algorithm>
@@ -39,34 +40,45 @@ class IdRoom {
 public:
     IdRoom(const View& view, uint64_t bytes_max)
         : view_(view), bytes_max_(bytes_max), document_bytes_(static_cast<uint64_t>(view.slots ? view.id_ends[view.slots] : 0)) {}
-    // `chunks`: the answers so far.
-    bool fits(std::span<const Chunk> chunks) {
-        if (bytes_max_ == ~0ull) return true;
-        uint64_t uncounted = 0;
-        for (size_t c = chunk_; c < chunks.size(); ++c) uncounted += chunks[c].slots.size() - (c == chunk_ ? at_ : 0);
-        if (within(bytes_ + uncounted * id_bytes_max)) return true;
-        for (;; ++chunk_, at_ = 0) {
-            const Output<int32_t>& slots = chunks[chunk_].slots;
-            for (; at_ < slots.size(); ++at_) bytes_ += view_.id(slots.data()[at_]).size();
-            if (chunk_ + 1 == chunks.size()) return within(bytes_);
-        }
+    // The pieces of a chunk, when it is done or while it is not; `matches` are those of its last document.
+    void add(const MatchPiece& piece, size_t matches) {
+        if (bytes_max_ == ~0ull || !matches) return;
+        add_piece(uncounted_, {piece.block, piece.end - matches, piece.end});
+        matches_ += matches;
+    }
+    bool fits() {
+        if (within(bytes_ + matches_ * id_bytes_max)) return true;
+        for (const MatchPiece& piece : uncounted_)
+            for (int32_t slot : piece.slots()) bytes_ += view_.id(static_cast<uint32_t>(slot)).size();
+        uncounted_.clear();
+        matches_ = 0;
+        return within(bytes_);
     }
 
 private:
-    bool within(uint64_t bytes) const { return bytes + document_bytes_ <= bytes_max_; }
+    bool within(uint64_t bytes) const { return bytes_max_ == ~0ull || bytes + document_bytes_ <= bytes_max_; }
     static constexpr uint64_t id_bytes_max = 1024;
     const View& view_;
     const uint64_t bytes_max_, document_bytes_;
-    uint64_t bytes_ = 0;                    // of the answers that have been counted,
-    size_t chunk_ = 0, at_ = 0;             // which are those before this one
+    uint64_t bytes_ = 0;                    // of the answers that have been counted
+    std::vector<MatchPiece> uncounted_;
+    size_t matches_ = 0;                    // of these
 };
 
 }  // namespace
 
 size_t Batch::matches() const {
     size_t total = 0;
-    for (const Chunk& chunk : chunks) total += chunk.slots.size();
+    for (const Chunk& chunk : chunks)
+        for (const MatchPiece& piece : chunk.pieces) total += piece.size();
     return total;
+}
+
+std::vector<MatchPiece> Batch::pieces() const {
+    std::vector<MatchPiece> all;
+    for (const Chunk& chunk : chunks)
+        for (const MatchPiece& piece : chunk.pieces) add_piece(all, piece);
+    return all;
 }
 
 // The memory limit holds for all Matchers together: each gets an equal part.
@@ -115,19 +127,11 @@ void Index::drop_caches() {
     pool_.clear();
 }
 
-// Few slots are sorted directly. Many are put into a bit set, which yields them sorted in linear time.
 void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch) {
-    if (view.order) {
+    if (view.order)
         std::sort(slots, slots + count, [&](int32_t a, int32_t b) { return view.order_of(a) < view.order_of(b); });
-    } else if (count * 32 < view.slots) {
-        std::sort(slots, slots + count);
-    } else {
-        scratch.assign(view.slots / 64 + 1, 0);
-        for (size_t i = 0; i < count; ++i) scratch[slots[i] >> 6] |= 1ull << (slots[i] & 63);
-        for (size_t word = 0; word < scratch.size(); ++word)
-            for (uint64_t rest = scratch[word]; rest; rest &= rest - 1)
-                *slots++ = static_cast<int32_t>(word * 64 + std::countr_zero(rest));
-    }
+    else
+        sort_below({slots, count}, view.slots, scratch);
 }
 
 namespace {
@@ -186,6 +190,33 @@ void Index::route(size_t count, const std::function<GivenDocument(size_t)>& next
     matcher.keep();
 }
 
+namespace {
+
+// The chunks of a batch, divided among threads: each takes those of a range of its own, one after the other, so that its documents are
+// neighbours, and then what is left of the others' ranges.
+class ChunkRanges {
+public:
+    ChunkRanges(size_t chunks, size_t ranges) : chunks_(chunks), next_(ranges) {
+        for (size_t r = 0; r < ranges; ++r) next_[r].chunk = begin(r);
+    }
+    size_t count() const { return next_.size(); }
+    size_t end(size_t range) const { return begin(range + 1); }
+    size_t take(size_t range) { return next_[range].chunk.fetch_add(1); }       // end() or more: there is none left
+    size_t taken_first() const { return std::min(next_[0].chunk.load(), chunks_); }    // where there is one range
+
+private:
+    size_t begin(size_t range) const { return chunks_ * range / next_.size(); }
+    struct alignas(64) Next {                    // a cache line each
+        std::atomic<size_t> chunk;
+    };
+    const size_t chunks_;
+    std::vector<Next> next_;
+};
+
+constexpr size_t block_bytes_max = 8u << 20, single_block_bytes_max = 64u << 20;
+
+}  // namespace
+
 Batch Index::match_many(std::span<const GivenDocument> documents, const BatchOptions& options) {
     store_.merge_if_due();
     Batch batch;
@@ -200,50 +231,67 @@ Batch Index::match_many(std::span<const GivenDocument> documents, const BatchOpt
                                                   : std::clamp<size_t>(documents.size() / (threads * 8), 1, chunk_documents_max);
     size_t chunks = per_chunk ? (documents.size() + per_chunk - 1) / per_chunk : 0;
     batch.chunks.resize(chunks);
-    std::atomic<size_t> next{0}, failed{~size_t(0)};
+    ChunkRanges ranges(chunks, stoppable ? 1 : threads);    // what may stop early has to be done in order
+    std::atomic<size_t> failed{~size_t(0)};
     std::atomic<uint64_t> matches{0};
-    auto work = [&](size_t) {
+    // A little more than in the batch before, so that a block mostly is enough; some hundred a document where nothing is known.
+    const uint64_t by_thousand = matches_expected_.load(std::memory_order_relaxed);
+    const size_t expected = documents.size() * (by_thousand ? by_thousand : 250'000) / 900 / threads;
+    auto fill = [&](size_t c, Matcher& matcher, MatchWriter& writer) {       // false: there was no more room
+        Chunk& chunk = batch.chunks[c];
+        chunk.first = c * per_chunk;
+        uint64_t found = 0;
+        for (size_t d = chunk.first; d < std::min(documents.size(), chunk.first + per_chunk); ++d) {
+            Interrupt::check(1000);
+            if (threads == 1 && d && !room.fits()) {
+                begun = d;
+                return false;
+            }
+            size_t count = 0;
+            Stopwatch stopwatch(options.timed);
+            try {
+                matcher.match(*batch.view, documents[d], writer.begin());
+                count = writer.end(options.first + static_cast<int64_t>(d), chunk.pieces);
+                if (count) room.add(chunk.pieces.back(), count);
+                add_undecided(*batch.view, matcher, d, chunk.undecided);
+            } catch (const Failure& failure) {
+                chunk.rejected.push_back({d, failure});
+                if (!options.report) {
+                    // Keeps the smallest failed chunk, so that the first rejected document is reported, whatever the threads' timing.
+                    size_t least = failed.load();
+                    while (c < least && !failed.compare_exchange_weak(least, c)) {}
+                    break;
+                }
+            }
+            found += count;
+            chunk.counts.push_back(static_cast<uint32_t>(count));
+            if (options.timed) chunk.nanoseconds.push_back(stopwatch.nanoseconds());
+        }
+        matches.fetch_add(found, std::memory_order_relaxed);
+        return true;
+    };
+    auto work = [&](size_t thread) {
         Lease matcher(*this);
         matcher->adopt(*batch.view);
-        for (;;) {
-            if (matches.load(std::memory_order_relaxed) >= options.matches_max) return matcher.keep();
-            size_t c = next.fetch_add(1);
-            if (c >= chunks || c > failed.load()) return matcher.keep();
-            Chunk& chunk = batch.chunks[c];
-            chunk.first = c * per_chunk;
-            for (size_t d = chunk.first; d < std::min(documents.size(), chunk.first + per_chunk); ++d) {
-                Interrupt::check(1000);
-                if (threads == 1 && d && !room.fits(std::span(batch.chunks).first(c + 1))) {
-                    begun = d;
-                    return matcher.keep();
-                }
-                size_t before = chunk.slots.size();
-                Stopwatch stopwatch(options.timed);
-                try {
-                    matcher->match(*batch.view, documents[d], chunk.slots);
-                    add_undecided(*batch.view, *matcher, d, chunk.undecided);
-                } catch (const Failure& failure) {
-                    chunk.rejected.push_back({d, failure});
-                    if (!options.report) {
-                        // Keeps the smallest failed chunk, so that the first rejected document is reported, whatever the threads'
-                        // timing.
-                        size_t least = failed.load();
-                        while (c < least && !failed.compare_exchange_weak(least, c)) {}
-                        break;
-                    }
-                }
-                chunk.counts.push_back(static_cast<uint32_t>(chunk.slots.size() - before));
-                if (options.timed) chunk.nanoseconds.push_back(stopwatch.nanoseconds());
+        MatchWriter writer(expected, threads == 1 ? 1 : 4, threads == 1 ? single_block_bytes_max : block_bytes_max);
+        for (size_t r = 0; r < ranges.count(); ++r) {
+            size_t range = (thread + r) % ranges.count();
+            for (;;) {
+                if (matches.load(std::memory_order_relaxed) >= options.matches_max) return matcher.keep();
+                size_t c = ranges.take(range);
+                if (c >= ranges.end(range) || c > failed.load()) break;
+                if (!fill(c, *matcher, writer)) return matcher.keep();
             }
-            matches.fetch_add(chunk.slots.size(), std::memory_order_relaxed);
         }
+        matcher.keep();
     };
     run_in_threads(threads, work, [&] { failed.store(0); });
     // All chunks before the failed one are complete, so this is the first document that was not accepted.
     if (failed.load() != ~size_t(0)) throw BatchFailure{batch.chunks[failed.load()].rejected[0]};
-    size_t done = std::min(next.load(), chunks);
+    size_t done = stoppable ? ranges.taken_first() : chunks;
     batch.chunks.resize(done);
     batch.documents = std::min(begun, done * per_chunk);
+    if (batch.documents) matches_expected_.store(1000 * matches.load() / batch.documents, std::memory_order_relaxed);
     return batch;
 }
 

@@ -1,6 +1,7 @@
 // The index as native code sees it: a Store, and Matchers that are lent to the threads that match.
 #pragma once
 
+#include "index/match_blocks.hpp"
 #include "index/matcher.hpp"
 #include "index/store.hpp"
 #include "index/targets.hpp"
@@ -36,7 +37,7 @@ struct Chunk {                         // the matches of some neighbouring docum
     size_t first = 0;                  // number of its first document
     std::vector<uint32_t> counts;      // matches by document
     std::vector<int64_t> nanoseconds;  // spent on each document; empty unless asked for
-    Output<int32_t> slots;
+    std::vector<MatchPiece> pieces;
     std::vector<Rejected> rejected;
     std::vector<UndecidedMatch> undecided;
 };
@@ -46,6 +47,7 @@ struct Batch {
     std::vector<Chunk> chunks;
     size_t documents = 0;              // done; fewer than given only where matches_max stopped it
     size_t matches() const;
+    std::vector<MatchPiece> pieces() const;    // of all chunks
 };
 
 struct BatchOptions {
@@ -53,6 +55,7 @@ struct BatchOptions {
     bool report = false;               // collect rejected documents instead of throwing the first
     uint64_t matches_max = ~0ull;      // begin no further documents after so many matches
     bool timed = false;                // measure each document
+    int64_t first = 0;                 // the number of the first document, in the answers
     uint64_t id_bytes_max = ~0ull;     // begin no further document whose ids may not fit; where there is one thread
 };
 
@@ -126,6 +129,7 @@ public:
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
     uint64_t looked_at() const;        // see TreeRun; the same Matchers
     void drop_caches();
+    std::shared_ptr<void> companion;   // what whoever lends the index out keeps with it; null at first
 
 private:
     class Lease;
@@ -140,6 +144,7 @@ private:
     std::vector<std::unique_ptr<Matcher>> pool_;
     size_t lent_ = 0;
     uint64_t forks_ = forks_survived();          // when a Matcher was lent last
+    std::atomic<uint64_t> matches_expected_ = 0; // by a thousand documents, as in the batch before
     std::atomic<size_t> payload_bytes_ = 0;      // of the batch before: room for as many more
 };
 

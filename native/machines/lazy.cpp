@@ -13,7 +13,7 @@ namespace treecast {
 
 namespace {
 
-constexpr uint32_t dead = 1;
+constexpr uint32_t dead = 1, deferred = 2;
 constexpr uint64_t nanoseconds_per_step = 10'000;     // of a large machine
 constexpr uint32_t plain_documents_min = 8, plain_documents_max = 1024;
 
@@ -95,6 +95,8 @@ void Lazy::reset() {
     states_.assign(1, State{});
     state_slots_.reset();
     intern_state(0, 0);                         // number 1: dead
+    states_.push_back(State{});                 // number 2: deferred; no pair of sets leads to it
+    states_.back().descend = states_.back().fresh = none;
     machine_->start(fresh_, descend_);
     start_ = intern_state(pool_->intern(descend_.view()), pool_->intern(fresh_.view()));
     full_ = false;
@@ -155,6 +157,20 @@ uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
     return value;
 }
 
+// PERF: bench/million.py, unseen: most misses are at elements without children, and take half the time this way.
+uint64_t Lazy::miss_childless(uint32_t state, uint32_t symbol) {
+    if (full_ || bytes() > bytes_max_) {
+        full_ = true;
+        return 0;
+    }
+    ++misses_;
+    Interrupt::check(nanoseconds_per_step);
+    machine_->answers(pool_->view(states_[state].descend), pool_->view(states_[state].fresh), symbol_labels(symbol), accept_, scratch_);
+    uint64_t value = uint64_t(deferred) << 32 | pool_->intern(accept_.view());
+    set_entry(state, symbol, value);
+    return value;
+}
+
 // Chooses how to process a document: by the cache, by the NFA alone, or by the cache as far as it goes.
 void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AcceptBits& out) {
     ++document_;
@@ -179,6 +195,16 @@ void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, N
     if (done < document.elements()) run_plain(document, done, has_text, names, out);
 }
 
+void Lazy::visit_elements(const Document& document, NameResolver& names, ElementVisitor& visitor) {
+    struct Visiting {                             // whatever happens, the next run is without it
+        ElementVisitor*& visitor;
+        ~Visiting() { visitor = nullptr; }
+    } visiting{visitor_};
+    visitor_ = &visitor;
+    AcceptBits nowhere;
+    run(document, {}, names, nowhere);
+}
+
 // Returns the first element that was not processed: past the last one, unless the cache is full.
 size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names,
                         AcceptBits& out) {
@@ -192,10 +218,19 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
         uint32_t symbol = element_symbol(document.name[i], names);
         ++steps_;
         uint64_t transition = entry(state, symbol);
-        if (!transition && !(transition = miss(state, symbol))) return i;
+        const bool is_childless = document.size[i] == 1 && !attributes && !texts;
+        if (is_childless) {
+            if (!transition && !(transition = miss_childless(state, symbol))) return i;
+        } else if (!transition || transition >> 32 == deferred) {
+            if (!(transition = miss(state, symbol))) return i;
+        }
         uint32_t target = static_cast<uint32_t>(transition >> 32);
         state_of_[i] = target;
-        accept(static_cast<uint32_t>(transition), out);
+        if (auto set = static_cast<uint32_t>(transition); !visitor_)
+            accept(set, out);
+        else if (set)
+            visitor_->visit(static_cast<uint32_t>(i), pool_->view(set));
+        if (is_childless) continue;
         if (target == dead) {             // nothing can match below: the whole subtree is skipped
             i += document.size[i] - 1;
             continue;
@@ -226,18 +261,20 @@ void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AcceptBits& 
     frame.serial = ++frame_serial_;
     // Cached transitions are still used. From such an entry on, the frame is in a known state again.
     if (above.state) {
-        if (uint64_t found = entry(above.state, symbol)) {
+        if (uint64_t found = entry(above.state, symbol); found && found >> 32 != deferred) {
             frame.state = static_cast<uint32_t>(found >> 32);
             frame.descend = pool_->view(states_[frame.state].descend);
             frame.fresh = pool_->view(states_[frame.state].fresh);
             frame.dead = frame.state == dead;
-            accept(static_cast<uint32_t>(found), out);
+            frame.accept = pool_->view(static_cast<uint32_t>(found));
+            if (!visitor_) accept(static_cast<uint32_t>(found), out);
             return;
         }
     }
     Interrupt::check(nanoseconds_per_step);
-    machine_->step(above.descend, above.fresh, symbol_labels(symbol), frame.own_fresh, accept_, descend_, scratch_);
-    out.add(accept_.view());
+    machine_->step(above.descend, above.fresh, symbol_labels(symbol), frame.own_fresh, frame.own_accept, descend_, scratch_);
+    frame.accept = frame.own_accept.view();
+    if (!visitor_) out.add(frame.accept);
     frame.state = 0;
     frame.fresh = frame.own_fresh.view();
     frame.descend = above.descend;
@@ -285,6 +322,7 @@ void Lazy::run_plain(const Document& document, size_t begin, const std::vector<u
         if (frames_.size() < depth + 2) frames_.resize(2 * depth + 2);
         Frame& frame = frames_[depth + 1];
         enter(frames_[depth], frame, element_symbol(document.name[i], names), out);
+        if (visitor_ && frame.accept.size) visitor_->visit(static_cast<uint32_t>(i), frame.accept);
         if (frame.dead) {
             i += document.size[i] - 1;
             continue;
@@ -321,9 +359,10 @@ void Lazy::keep_visited(uint32_t visits_min) {
     reset();
     // Old number -> new number; 0: dropped. Two passes, because a transition may lead to a state with a higher number.
     std::vector<uint32_t> kept(old_states.size(), 0);
+    kept[deferred] = deferred;
     for (uint32_t s = 1; s < old_states.size(); ++s) {
         const State& state = old_states[s];
-        if (state.visits < visits_min && s != dead) continue;
+        if (s == deferred || (state.visits < visits_min && s != dead)) continue;
         kept[s] = intern_state(pool_->intern(old_pool->view(state.descend)), pool_->intern(old_pool->view(state.fresh)));
         states_[kept[s]].visits = state.visits;
         states_[kept[s]].document = 0;

@@ -2,7 +2,8 @@
 //
 // A deterministic state is a pair of sets: the descend states alive and the states just reached. The answers are attached to
 // the transitions, not to the states. Leaves are not states, so most elements that end paths lead to few distinct states, and
-// fewer states mean fewer misses. All sets are interned, so equal ones are stored once and compared by number.
+// fewer states mean fewer misses. Of an element without children only the answers are computed, and its state is *deferred*
+// until one with children comes along. All sets are interned, so equal ones are stored once and compared by number.
 //
 // Memory is bounded. When the limit is reached in the middle of a document, the rest of it is matched by stepping the NFA itself
 // on a stack of sets. Before the next document, the states that at least two documents visited are kept and the others dropped.
@@ -90,6 +91,15 @@ public:
     virtual const NameLabels& labels(uint32_t name) = 0;
 };
 
+// Who wants to know which paths end at which element, not only in which document.
+class ElementVisitor {
+public:
+    virtual void visit(uint32_t element, WordsView accepts) = 0;      // the accept ids stay until it returns
+
+protected:
+    ~ElementVisitor() = default;
+};
+
 class Lazy {
 public:
     explicit Lazy(std::shared_ptr<const Machine> machine);
@@ -101,6 +111,8 @@ public:
 
     // Adds the accept ids of all paths that the document satisfies to `out`.
     void run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AcceptBits& out);
+    // Calls the visitor for every element where some path ends, in document order. For machines of elements alone.
+    void visit_elements(const Document& document, NameResolver& names, ElementVisitor& visitor);
 
 private:
     struct State {
@@ -115,8 +127,8 @@ private:
         bool dead = false;
         uint32_t symbol = none;         // the symbol this frame was computed for, from the frame above with that serial
         uint64_t serial = 0, above = 0;
-        WordsView descend, fresh;
-        Words own_descend, own_fresh;
+        WordsView descend, fresh, accept;     // accept: where there is a visitor
+        Words own_descend, own_fresh, own_accept;
     };
     static constexpr uint32_t unresolved = none - 1;
 
@@ -146,6 +158,7 @@ private:
     }
     void set_entry(uint32_t state, uint32_t symbol, uint64_t value);
     uint64_t miss(uint32_t state, uint32_t symbol);          // 0: the cache is full
+    uint64_t miss_childless(uint32_t state, uint32_t symbol);    // the same, where only the answers matter
     // Visits count documents, not elements, so one large document cannot make a state look popular.
     void visit(uint32_t state) {
         State& s = states_[state];
@@ -169,7 +182,7 @@ private:
     uint64_t bytes_max_ = 256ull << 20;
     std::unique_ptr<SetPool> pool_;
     std::unique_ptr<Arena<uint64_t>> rows_;
-    std::vector<State> states_;             // 0 is none, 1 is dead: nothing can match below
+    std::vector<State> states_;             // 0 is none, 1 is dead: nothing can match below; 2 is deferred: not known yet
     const HashSeeds seeds_ = hash_seeds();
     IdSlots state_slots_;
     uint32_t start_ = 0;
@@ -180,6 +193,7 @@ private:
     uint32_t text_symbol_ = none;
 
     uint64_t document_ = 0;
+    ElementVisitor* visitor_ = nullptr;     // of the run in progress, if there is one
     bool full_ = false;
     uint64_t steps_ = 0, misses_ = 0;       // since the last clean-up
     uint32_t plain_left_ = 0, plain_length_ = 0;

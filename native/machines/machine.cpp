@@ -38,7 +38,7 @@ void Machine::step_with(WordsView descend, WordsView fresh, std::span<const uint
     for (uint32_t label : labels) {
         auto cross = [&](const Record& record, uint64_t mask) {
             if (mask & record.inner) out_fresh.append(record.target, Bits::pext(mask, record.inner));
-            if (mask & record.leaf) out_accept.append(record.accept, Bits::pext(mask, record.leaf));
+            if (mask & record.end) out_accept.append(record.accept, Bits::pext(mask, record.end));
         };
         // Descend states are the first block, padded to whole words, so these two lists ascend one after the other.
         directories_.each<Bits>(label, descend, scratch, cross);
@@ -49,7 +49,6 @@ void Machine::step_with(WordsView descend, WordsView fresh, std::span<const uint
         uint32_t index = out_fresh.index(i);
         uint64_t mask = out_fresh.mask(i);
         const Word& word = word_table_[index];
-        if (mask & word.accepting) out_accept.append(word.accept, Bits::pext(mask, word.accepting));
         if (mask & word.descend) out_descend.append(word.target, Bits::pext(mask, word.descend));
         // A state without children by name need not stay active.
         if (uint64_t rest = mask & word.source) out_fresh.keep(kept++, index, rest);
@@ -57,10 +56,31 @@ void Machine::step_with(WordsView descend, WordsView fresh, std::span<const uint
     out_fresh.truncate(kept);
 }
 
+template <class Bits>
+void Machine::answers_with(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_accept,
+                           std::vector<uint64_t>& scratch) const {
+    out_accept.clear();
+    auto cross = [&](const Record& record, uint64_t mask) {
+        if (mask & record.end) out_accept.append(record.accept, Bits::pext(mask, record.end));
+    };
+    for (uint32_t label : labels) {
+        directories_.each<Bits>(label, descend, scratch, cross);
+        directories_.each<Bits>(label, fresh, scratch, cross);
+    }
+}
+
+void Machine::answers(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_accept,
+                      std::vector<uint64_t>& scratch) const {
+#if TREECAST_X86
+    if (simd_level() >= Simd::avx2) return answers_with<HardBits>(descend, fresh, labels, out_accept, scratch);
+#endif
+    answers_with<SoftBits>(descend, fresh, labels, out_accept, scratch);
+}
+
 void Machine::step(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_fresh,
                    Words& out_accept, Words& out_descend, std::vector<uint64_t>& scratch) const {
 #if TREECAST_X86
-    if (simd_level() == Simd::avx2)
+    if (simd_level() >= Simd::avx2)
         return step_with<HardBits>(descend, fresh, labels, out_fresh, out_accept, out_descend, scratch);
 #endif
     step_with<SoftBits>(descend, fresh, labels, out_fresh, out_accept, out_descend, scratch);

@@ -7,9 +7,9 @@
 //   - all states reached by one label are neighbours, in the order of their parents: "the child by label a" preserves
 //     order, and its targets are one contiguous block;
 //   - states that become active together lie close together: about 15 share a 64-bit word.
-// A leaf is no state: it is an accept id, numbered by (label, parent), so accept ids are such blocks too; accepting states
-// that have children get the last accept ids. For a label and a word of parents, a Record holds which parents have a child
-// there and where its block begins, and a step is: PEXT the active bits under that mask, OR them in at the block.
+// The end of a path is an accept id, numbered by (label, parent), so accept ids are such blocks too, and a leaf is no state.
+// For a label and a word of parents, a Record holds which parents have a child there and where its block begins, and a step
+// is: PEXT the active bits under that mask, OR them in at the block. The answers of a step alone need no look at its states.
 // As sources are walked in ascending order, targets come out in ascending order: sets are plain sorted lists of words.
 //
 // The machine never changes once built; see store.hpp for how additions and removals are handled around it.
@@ -34,16 +34,15 @@ class Machine {
 public:
     struct Record {
         uint64_t inner = 0;     // parents in this word whose child by the label is a state
-        uint64_t leaf = 0;      // parents in this word whose child by the label is a leaf
+        uint64_t end = 0;       // parents in this word whose child by the label ends a path
         uint32_t target = 0;    // the first such state
-        uint32_t accept = 0;    // the first such leaf's accept id
+        uint32_t accept = 0;    // the accept id of the first such end
     };
     struct Word {               // facts about 64 neighbouring states
         uint64_t source = 0;    // have children besides a descend state: stay in the active set
-        uint64_t accepting = 0;
         uint64_t descend = 0;   // have a descend state
-        uint32_t accept = 0;    // accept id of the first accepting one
         uint32_t target = 0;    // descend state of the first one that has it
+        uint32_t unused = 0;    // where the compiler would leave a gap, which is saved with the rest
     };
 
     // `paths[i]` is accepted with the accept id accept_of[i] (filled in). Paths must be distinct.
@@ -74,8 +73,14 @@ public:
     // numbers), to: the states reached, the accept ids passed, the descend states that the reached ones open.
     void step(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_fresh, Words& out_accept,
               Words& out_descend, std::vector<uint64_t>& scratch) const;
+    // Of such a step only the accept ids.
+    void answers(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_accept,
+                 std::vector<uint64_t>& scratch) const;
 
 private:
+    template <class Bits>
+    void answers_with(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_accept,
+                      std::vector<uint64_t>& scratch) const;
     template <class Bits>
     void step_with(WordsView descend, WordsView fresh, std::span<const uint32_t> labels, Words& out_fresh,
                    Words& out_accept, Words& out_descend, std::vector<uint64_t>& scratch) const;

@@ -38,7 +38,7 @@ private:
     IdSlots slots_;                         // entries by parent and label
     const HashSeeds seeds_ = hash_seeds();
     std::vector<uint32_t> position_;        // of inner entries, in the machine
-    std::vector<Keyed> children_, leaves_;  // inner entries by position, without root; leaves by (label, parent position)
+    std::vector<Keyed> children_, ends_;    // inner entries by position, without root; ends of paths by (label, parent position)
     Machine& m_;
     std::vector<uint32_t>& accept_of_;
 
@@ -100,23 +100,16 @@ private:
         m_.word_table_.resize((count + pad + 63) / 64, {});
     }
 
-    // Accept ids follow the order of states, leaves first. So what is accepted together is in few words of a bit set.
+    // Accept ids follow the order of states, whether what ends there has children or not. So what is accepted together is in few
+    // words of a bit set.
     void number_accepts() {
         accept_of_.assign(accept_of_.size(), none);
         for (uint32_t e = 1; e < parent_.size(); ++e)
-            if (!inner_[e]) leaves_.push_back({uint64_t(label_[e]) << 32 | position_[parent_[e]], e});
+            if (path_[e] != none) ends_.push_back({uint64_t(label_[e]) << 32 | position_[parent_[e]], e});
         std::vector<Keyed> scratch;
-        radix_sort(leaves_, scratch);
+        radix_sort(ends_, scratch);
         uint32_t accept = 0;
-        for (const Keyed& leaf : leaves_) accept_of_[path_[leaf.value]] = accept++;
-        for (const Keyed& child : children_) {      // ascending positions
-            uint32_t e = child.value;
-            if (path_[e] == none) continue;
-            Machine::Word& word = m_.word_table_[position_[e] >> 6];
-            if (!word.accepting) word.accept = accept;
-            word.accepting |= 1ull << (position_[e] & 63);
-            accept_of_[path_[e]] = accept++;
-        }
+        for (const Keyed& end : ends_) accept_of_[path_[end.value]] = accept++;
         m_.accepts_ = accept;
     }
 
@@ -136,24 +129,23 @@ private:
         }
     }
 
-    // Both lists ascend by (label, parent position): children_ because positions do, leaves_ by their key.
+    // Both lists ascend by (label, parent position): children_ because positions do, ends_ by their key.
     void fill_records() {
         size_t c = 0, l = 0;
         InterruptTicks ticks(20);
         while (c < children_.size() && label_[children_[c].value] == label_descend) ++c;
-        while (c < children_.size() || l < leaves_.size()) {
+        while (c < children_.size() || l < ends_.size()) {
             uint32_t label = none;
             if (c < children_.size()) label = label_[children_[c].value];
-            if (l < leaves_.size()) label = std::min(label, label_[leaves_[l].value]);
+            if (l < ends_.size()) label = std::min(label, label_[ends_[l].value]);
             m_.directories_.open();
             for (;;) {
                 ticks.tick();
-                // Merges two sorted lists: the children that are states, and the leaves, which are only answers.
+                // Merges two sorted lists: the children that are states, and the ends, which are answers. One may be both.
                 uint32_t child_at = c < children_.size() && label_[children_[c].value] == label
                                         ? position_[parent_[children_[c].value]] : none;
-                uint32_t leaf_at = l < leaves_.size() && label_[leaves_[l].value] == label
-                                       ? position_[parent_[leaves_[l].value]] : none;
-                uint32_t above = std::min(child_at, leaf_at);
+                uint32_t end_at = l < ends_.size() && label_[ends_[l].value] == label ? position_[parent_[ends_[l].value]] : none;
+                uint32_t above = std::min(child_at, end_at);
                 if (above == none) break;
                 Machine::Record& record = m_.directories_.add(above >> 6);
                 uint64_t bit = 1ull << (above & 63);
@@ -162,8 +154,8 @@ private:
                     record.inner |= bit;
                     ++c;
                 } else {
-                    if (!record.leaf) record.accept = accept_of_[path_[leaves_[l].value]];
-                    record.leaf |= bit;
+                    if (!record.end) record.accept = accept_of_[path_[ends_[l].value]];
+                    record.end |= bit;
                     ++l;
                 }
             }

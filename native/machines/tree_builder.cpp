@@ -32,6 +32,23 @@ std::vector<uint32_t> add_all(TreeEntries& entries, std::span<const std::string_
     return tops;
 }
 
+// Which patterns are a path with a value, if there are enough of them; with their numbers.
+struct Division {
+    Division(std::span<const std::string_view> patterns, const LabelTable& table) {
+        ValuePathReader reader(table);
+        std::vector<uint8_t> is_value(patterns.size());
+        size_t count = 0;
+        for (size_t i = 0; i < patterns.size(); ++i) count += is_value[i] = reader.read(patterns[i]).has_value();
+        if (count < ValuePaths::patterns_min) is_value.assign(patterns.size(), 0);
+        for (uint32_t i = 0; i < patterns.size(); ++i) {
+            (is_value[i] ? values : trees).push_back(patterns[i]);
+            (is_value[i] ? value_numbers : tree_numbers).push_back(i);
+        }
+    }
+    std::vector<std::string_view> trees, values;
+    std::vector<uint32_t> tree_numbers, value_numbers;
+};
+
 double number_of(std::string_view bytes) {
     double number;
     std::memcpy(&number, bytes.data(), sizeof number);
@@ -413,7 +430,15 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
                          const HashSeeds& seeds)
     : serial_(tree_serial++) {
     accept_of.resize(patterns.size());
-    TreeBuilder(*this, patterns, accept_of, seeds);
+    Division division(patterns, table);
+    if (!division.trees.empty()) {
+        std::vector<uint32_t> accepts(division.trees.size());
+        TreeBuilder(*this, division.trees, accepts, seeds);
+        for (size_t i = 0; i < accepts.size(); ++i) accept_of[division.tree_numbers[i]] = accepts[i];
+    }
+    tree_accepts_ = accepts_;
+    accepts_ = static_cast<uint32_t>(patterns.size());
+    if (!division.values.empty()) value_paths_.build(division.values, division.value_numbers, table, tree_accepts_, accept_of);
     for (uint32_t local = 0; local < labels_.size(); ++local) {
         if (labels_[local] < label_element_any) continue;
         PathStep step = table.step_of(labels_[local]);
@@ -439,7 +464,7 @@ uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
            gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + test_entries_.bytes() + context_spans_.bytes() + spans_.bytes() +
-           places_.bytes();
+           places_.bytes() + value_paths_.bytes();
 }
 
 }  // namespace treecast

@@ -19,6 +19,8 @@
 // document,
 // so the words of the others stay dense. The patterns themselves are the entries with label_root, the first block of each half.
 //
+// Patterns that are a path with a value at its end are found the other way round, and are kept apart (value_paths.hpp).
+//
 // (XTrie and YFilter evaluate tree patterns by joining matches of their paths; here nothing is joined.)
 #pragma once
 
@@ -27,6 +29,7 @@
 #include "machines/gauges.hpp"
 #include "machines/label.hpp"
 #include "machines/pattern.hpp"
+#include "machines/value_paths.hpp"
 #include "machines/values.hpp"
 
 #include <cstdint>
@@ -80,6 +83,8 @@ public:
     uint32_t accepts() const { return accepts_; }
     uint32_t entries() const { return entries_; }            // with the gap before the second half
     uint32_t tests() const { return tests_; }
+    bool has_trees() const { return tree_accepts_ != 0; }
+    const ValuePaths& value_paths() const { return value_paths_; }       // their accept ids come after those of all others
     bool has_text() const { return has_text_; }
     bool has_attributes() const { return has_attributes_; }
     uint64_t bytes() const;
@@ -91,7 +96,7 @@ public:
         visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
         visit(accepts_), visit(entries_), visit(tests_), visit(has_text_), visit(has_attributes_);
         visit(label_flags_), visit(test_entries_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(gauge_keys_), visit(derived_);
-        visit(context_spans_), spans_.parts(visit), visit(places_);
+        visit(context_spans_), spans_.parts(visit), visit(places_), visit(tree_accepts_), value_paths_.parts(visit);
     }
     uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
     bool has_places() const { return !places_.empty(); }
@@ -138,7 +143,8 @@ private:
     Array<uint32_t> context_spans_;                 // by context, into spans_; one more at the end
     Spans spans_;                                   // of a context by their first gauge
     Array<Place> places_;                           // by name, then place
-    uint32_t accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, tests_ = 0;
+    ValuePaths value_paths_;
+    uint32_t accepts_ = 0, tree_accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, tests_ = 0;
     bool has_text_ = false, has_attributes_ = false;
     uint64_t serial_ = 0;
 };

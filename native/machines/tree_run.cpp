@@ -27,6 +27,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     text_labels_ = localize(nothing, label_text);
     root_labels_ = localize(nothing, label_root);
     if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
+    if (!machine_->value_paths().empty()) value_paths_ = std::make_unique<ValuePathsRun>(machine_->value_paths());
 }
 
 // The reader's numbers of names have changed their meaning; everything by name is looked up again.
@@ -35,6 +36,7 @@ void TreeRun::forget_names() {
     attribute_labels_.clear();
     families_.clear();
     interest_.clear();
+    if (value_paths_) value_paths_->forget_names();
 }
 
 // The labels that a name fires, as this machine numbers them, and what must be known about an element that has them.
@@ -571,8 +573,10 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
 }
 
 void TreeRun::run(const Document& document, NameResolver& names, AcceptBits& out) {
+    if (value_paths_) value_paths_->run(document, names, out);
+    if (!machine_->has_trees()) return;
 #if TREECAST_X86
-    if (simd_level() == Simd::avx2) return run_with<HardBits>(document, names, out);
+    if (simd_level() >= Simd::avx2) return run_with<HardBits>(document, names, out);
 #endif
     run_with<SoftBits>(document, names, out);
 }

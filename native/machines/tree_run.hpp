@@ -30,7 +30,12 @@ public:
     // Adds the accept ids of all patterns that the document satisfies to `out`.
     void run(const Document& document, NameResolver& names, AcceptBits& out);
     // How many entries and contexts were looked at one by one so far, whether they held or not: for tests.
-    uint64_t looked_at() const { return looked_at_; }
+    uint64_t looked_at() const { return looked_at_ + (value_paths_ ? value_paths_->looked_at() : 0); }
+    // What it has learned of paths that end in values; 0 where there are none.
+    uint64_t cache_bytes() const { return value_paths_ ? value_paths_->bytes() : 0; }
+    void set_cache_bytes_max(uint64_t bytes) {
+        if (value_paths_) value_paths_->set_bytes_max(bytes);
+    }
 
 private:
     struct Locals {                                         // the machine's numbers for the labels that a name fires
@@ -140,6 +145,7 @@ private:
     uint32_t gathered_word_ = 0;
     uint64_t gathered_ = 0;
     uint64_t looked_at_ = 0;
+    std::unique_ptr<ValuePathsRun> value_paths_;            // null where there are none
     StringValues string_values_;
     // Groups of conditions with substrings: how much has been read for them in this run.
     static constexpr uint64_t swept_bytes_min = 4096;

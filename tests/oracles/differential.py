@@ -274,7 +274,7 @@ class Setting:
             random.choice(list(WAYS)),
             random.choice(list(CALLS)),
             random.choice(list(CACHES)),
-            random.choice((0, 1)),
+            random.choice((0, 1, 2)),
             random.randrange(1 << 30),
             random.choice(("as it is", *AFTERWARDS)),
             engine,

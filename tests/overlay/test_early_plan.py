@@ -346,9 +346,9 @@ def test_a_replay_leaves_out_what_came_without_the_parts_that_it_needs() -> None
     for resolve, expected in ((plan.resolve, [part[6:-7], None]), (lambda mark: None, [None, None])):
         turn = Turn(0)
         broker.take("root", LinkFormats(USUAL).read([Parcel(7, "s", "", 0, "text", part, mark)]), turn, resolve)
+        broker.finish(turn)
         row = broker._archive.rows.get(broker.last_document)
         assert row is not None and row.early is not None
-        broker.finish(turn)
         assert [broker.tail._match_again(id, row, {}) for id in ("q1", "q2")] == expected
         queues = [Queue(id, broker._subscriptions.expect(id), 0) for id in ("q1", "q2")]
         assert [broker._archive._render(queue, row) for queue in queues] == expected

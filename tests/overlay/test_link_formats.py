@@ -179,13 +179,13 @@ def test_matching_and_rendering_take_what_was_read(monkeypatch: pytest.MonkeyPat
     chain.subscribe("b", "q")
     given: list[type] = []
     index = chain.peers["b"].index
-    render = index.render_part
+    render = index.render_columns
 
     def noting(documents: list[Any], **more: Any) -> Any:
         given.extend(map(type, documents))
         return render(documents, **more)
 
-    monkeypatch.setattr(index, "render_part", noting)
+    monkeypatch.setattr(index, "render_columns", noting)
     chain.publish(3)
     assert given == [Document] * 3 and len(chain.got("b")) == 3
 

@@ -11,7 +11,7 @@ from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow, decode
 from treecast.overlay.broker.tail import Published
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Attach, Deliveries, Request, Subscribe
+from treecast.overlay.messages import Attach, Deliveries, Request, Subscribe, opened
 from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_messages import Parcel
 from treecast.overlay.peer import Deliver, Effect, Send, Store
@@ -51,7 +51,7 @@ def test_ids_do_not_depend_on_the_broker() -> None:
     for name in ("b1", "b2"):
         broker, effects, _ = take(name, X)
         (message,) = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Deliveries)]
-        (item,) = message.items
+        (item,) = opened(message).items
         fields = (item.subscription, item.document, item.published_ms, item.attempt, b"<x/>", broker.store_id)
         delivery = Delivery(*fields, "session", 1, 0, item.origin, item.origin_number)
         assert delivery.id == envelope_of(delivery).delivery == wanted

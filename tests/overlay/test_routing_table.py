@@ -12,6 +12,7 @@ from test_papers_transformations import TIDES, article
 
 from treecast import Index, Subscription
 from treecast.errors import PeerError
+from treecast.experiments.onyx_schema import shortened
 from treecast.overlay.onyx.routing import (
     LOCAL,
     Delta,
@@ -26,7 +27,7 @@ from treecast.overlay.onyx.routing import summary as summary_module
 from treecast.overlay.onyx.routing.covering import covers, follows
 from treecast.overlay.onyx.routing.mapping import shared
 from treecast.overlay.onyx.routing.routing_query import TRUE, Conjunction
-from treecast.overlay.onyx.routing.source_schema import possible, shortened
+from treecast.overlay.onyx.routing.source_schema import possible
 from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_documents, generate_queries
 
 pytestmark = pytest.mark.house

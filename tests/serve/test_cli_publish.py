@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import signal
@@ -20,7 +21,7 @@ import pytest
 from support.served_http import Service, eventually
 
 from treecast.cli import main
-from treecast.cli.publish import document_id
+from treecast.cli.publish import _Publishing, document_id
 from treecast.serve.batch_publisher import BatchPublisher, Finished, PublishSettings
 from treecast.serve.http_client import AnswerError, HttpClient, HttpClientSettings, NoAnswerError, ServiceUrl
 
@@ -137,7 +138,11 @@ class Unreliable:
                     return self.reply(503, b'{"code":"TC436","detail":"too much waits","hint":""}')
                 with HttpClient(f"http://127.0.0.1:{port}") as client:
                     answer = client.ask("POST", self.path, body, **{"Content-Type": self.headers["Content-Type"]})
-                if mood == "partly":  # some are stored, the last one is to come again
+                if mood == "unreached":  # as a ring says it
+                    content = answer.json
+                    content["documents"][0] |= {"filtering": "partial", "unreachable": ["/{}a", "10.0.0.1:7501"]}
+                    self.reply(200, json.dumps(content).encode())
+                elif mood == "partly":  # some are stored, the last one is to come again
                     content = answer.json
                     problem = {"code": "TC415", "detail": "the store is full", "hint": ""}
                     content["documents"][-1] = {"status": 507, "problem": problem}
@@ -311,3 +316,16 @@ def test_an_interrupt_says_what_was_done(
     assert lines[0].startswith("2 accepted, 0 copies, 0 refused in ")
     assert lines[1:] == ["treecast: interrupted"]
     assert process.returncode == 130
+
+
+def test_a_partial_document_is_named(service: Service, source: str) -> None:
+    """What a ring could not reach is said, and counted; it is no failure."""
+    said: list[str] = []
+    console: Any = SimpleNamespace(say=said.append, update=lambda *_: None)
+    publishing = _Publishing(console, argparse.Namespace(documents=[], id_from="none"))
+    with Unreliable(service.port, ["unreached"]) as between:
+        url = f"http://127.0.0.1:{between.port}"
+        with BatchPublisher(lambda: HttpClient(url, settings=QUICK), "default", publishing.finished) as publisher:
+            publisher.add("a.xml", b"<a/>", source)
+    assert said == ["treecast: a.xml: partial, the ring goes on trying to reach /{}a, 10.0.0.1:7501"]
+    assert publishing.summary(publisher.counts).startswith("1 accepted, 0 copies, 0 refused, 1 partial in ")

@@ -19,7 +19,7 @@ from treecast.serve.access.tokens import TokenStore
 pytestmark = pytest.mark.house
 
 NEWS = '<news>\n  <item topic="sport">2:1</item>\n  <item topic="other">…</item>\n</news>'
-SECTIONS = ("overview", "documents", "subscriptions", "letters", "refusals", "sources")
+SECTIONS = ("overview", "documents", "subscriptions", "letters", "refusals", "sources", "subtrees")
 Open = Callable[..., Watched]
 
 
@@ -122,6 +122,24 @@ def test_register_publish_and_see_the_match_and_the_delivery(visit: Open, broker
     eventually(lambda: broker.ask("GET", path).json["matches"][0]["state"] == "done")
     page.reload()
     expect(page.locator("#document .chips button", has_text="first")).to_contain_text("delivered")
+
+
+def test_see_what_a_group_and_a_member_see(visit: Open, broker: Service) -> None:
+    firm = "<firm><staff><name>Ida</name><pay>9‮</pay></staff><news/></firm>"
+    broker.ask("PUT", "/v1/selective/firm", firm.encode())
+    grant = {"group": "desk", "include": ["//staff"], "exclude": ["//pay"], "members": ["ann", "<b>bob"]}
+    broker.ask("POST", "/v1/selective/firm:grant", grant)
+    page = visit("subtrees").page
+    lines = page.locator("#subtrees-text li")
+    expect(lines).to_have_count(5)
+    expect(lines.nth(3)).to_contain_text("<pay> 9⟨U+202E⟩")
+    expect(page.locator("#subtrees-text .seen")).to_have_count(0)
+    for label in ("everybody in desk", "<b>bob"):
+        page.select_option("#subtrees-viewer", label=label)
+        expect(page.locator("#subtrees-text .seen")).to_have_text(["  <staff>", "    <name> Ida"])
+        expect(page.locator("#subtrees-text .unseen")).to_have_count(3)
+        expect(page.locator("#subtrees-summary")).to_contain_text("2 of 5 elements · 31 bytes of 72 bytes")
+    expect(row(page, "desk")).to_contain_text("2 members · version 1 · 31 bytes")
 
 
 def test_a_dead_letter_is_redelivered(visit: Open, broker: Service) -> None:

@@ -85,6 +85,12 @@ DOORS: dict[str, dict[str, str]] = {
         "internal address, by name": "test_outgoing_hostile::test_callbacks_by_name_and_by_redirect",
         "internal address, by redirect": "test_outgoing_hostile::test_callbacks_by_name_and_by_redirect",
     },
+    "selective publishing": {
+        **dict.fromkeys(ATTACKS[:-3], SAME),
+        "malformed": "test_selective_door::test_what_is_refused",
+        "wrong or missing token": "test_selective_door::test_tokens",
+        **dict.fromkeys(ATTACKS[-3:], NOT_SENT),
+    },
     "fleet": {
         **dict.fromkeys(ATTACKS[:-3], "test_fleet_hostile::test_attacks_on_a_worker"),
         **dict.fromkeys(ATTACKS[-3:], NOT_SENT),

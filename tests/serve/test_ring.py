@@ -61,8 +61,7 @@ def check_matches(ring: Ring, queries: int, documents: int, random: Random) -> N
         document = f"<a n='{number}'>{draw_document(random)}</a>"
         for id in index.match(document.encode()):
             expected[id].append(document)
-        status, answer = random.choice(publishers).ask("POST", "documents", document.encode())
-        assert (status, answer["filtering"]) == (201, "complete")
+        assert random.choice(publishers).publish(document) == "complete"
     for id, matches in expected.items():
         got: list[str] = []
         while len(got) < len(matches):  # complete: all of it is in the queue
@@ -136,11 +135,7 @@ def test_nothing_is_lost_when_peers_come_and_go(tmp_path: Path) -> None:
 
         def publish() -> None:
             for document in documents:
-                status, answer = publisher.ask(
-                    "POST", "documents", document.encode(), **{"Treecast-Document-Id": document}
-                )
-                assert status in (200, 201), answer
-                answers.append(answer["filtering"])
+                answers.append(publisher.publish(document))
 
         thread = threading.Thread(target=publish)
         thread.start()

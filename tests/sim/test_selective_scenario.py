@@ -21,7 +21,8 @@ from treecast.sim.selective.selective_scenario import FOR_EVER_MS, SelectiveScen
 
 pytestmark = pytest.mark.house
 
-SEEDS = 100
+SEEDS = 25
+"""Networks with seals have more (`test_sealed_scenario.py`)."""
 FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
 LONG_SEEDS = 5_000
 

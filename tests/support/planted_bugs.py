@@ -6,7 +6,7 @@ They change objects, not files: what is planted here is nowhere else.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -85,10 +85,16 @@ class _PutBackLast(Queue):
         self.ready.extend(keys)
 
 
+def one_by_one(broker: Broker) -> None:
+    """No bug: all deliveries take the slow way, for bugs that are there."""
+    broker._backlog.lanes.join = lambda queue: None  # type: ignore[method-assign]
+
+
 def queues(kind: type[Queue]) -> Plant:
     """Let all queues of a broker be of this kind."""
 
     def plant(broker: Broker) -> None:
+        one_by_one(broker)
         make_queue = broker._backlog.queue_of
 
         def queue_of(id: str, row: SubscriptionRow) -> Queue:
@@ -112,6 +118,7 @@ def forget_copies(broker: Broker) -> None:
 
 def swap_payloads(broker: Broker) -> None:
     """A wrong delivery, now and then: the payload of the document before it."""
+    one_by_one(broker)
     payload_of = broker._archive.payload
     last: list[Payload] = []
 
@@ -129,6 +136,7 @@ def swap_payloads(broker: Broker) -> None:
 
 def hurry_cursors(broker: Broker) -> None:
     """Loss at a restart: the stored cursor is one document too far."""
+    one_by_one(broker)
     store_cursor = broker._backlog.store_cursor
 
     def store(queue: Queue, turn: Turn) -> None:
@@ -138,6 +146,31 @@ def hurry_cursors(broker: Broker) -> None:
         queue._order = order
 
     broker._backlog.store_cursor = store  # type: ignore[method-assign]
+
+
+def mix_bodies_on_lanes(broker: Broker) -> None:
+    """A wrong delivery on the fast way: two payloads of a message change places."""
+    take = broker._backlog.lanes.take
+
+    def mixed(session: Session, number: int) -> tuple[bytes, list[int], int, int] | None:
+        message = take(session, number)
+        return message and (message[0], message[1][::-1], *message[2:])
+
+    broker._backlog.lanes.take = mixed  # type: ignore[method-assign]
+
+
+def count_messages_on_lanes_as_one(broker: Broker) -> None:
+    """Loss: whoever acknowledges a message of the fast way acknowledges the next one, too."""
+    acknowledge = broker._backlog.lanes.acknowledge
+
+    def both(session: Session, numbers: Sequence[int]) -> Any:
+        later = [number for number in list(session.messages) if number - 1 in numbers]
+        for number in later:
+            if session.messages[number].is_whole:
+                del session.messages[number]
+        return acknowledge(session, [*numbers, *later])
+
+    broker._backlog.lanes.acknowledge = both  # type: ignore[method-assign]
 
 
 def accept_any_lease(broker: Broker) -> None:
@@ -158,6 +191,7 @@ def keep_unnamed(broker: Broker) -> None:
 
 def advance_too_far(broker: Broker) -> None:
     """One document more than was said counts as delivered."""
+    one_by_one(broker)
     advance = broker._backlog.advance
 
     def further(id: str, row: SubscriptionRow, document: int, turn: Turn) -> None:
@@ -227,6 +261,8 @@ PLANTED: dict[str, BrokerScenario] = {
     "reordering": BrokerScenario(brokers(queues(_LastFirst))),
     "duplicates": BrokerScenario(brokers(forget_copies)),
     "wrong payload": BrokerScenario(brokers(swap_payloads)),
+    "wrong payload on a lane": BrokerScenario(brokers(mix_bodies_on_lanes)),
+    "two messages of a lane acknowledged as one": BrokerScenario(brokers(count_messages_on_lanes_as_one)),
     "stale lease": BrokerScenario(brokers(accept_any_lease)),
     "advanced too far": BrokerScenario(brokers(advance_too_far)),
     "a removed source": BrokerScenario(brokers(keep_sources)),

@@ -60,7 +60,7 @@ def _no_receipts(self: Downward, name: str, message: Any) -> None:
     """Receipts are not understood, so everything is sent again and again."""
 
 
-def _anybody_may(self: Downward, name: str, want: Any) -> Subtree | None:
+def _anybody_may(self: Downward, name: str, want: Any, proof: bytes) -> Subtree | None:
     """Rights are not checked."""
     return Subtree(want.root, tuple(want.without)) if want.root in self._outline else None
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
 from support.selective_trial import Trial
-from treecast.selective import subtrees
+from treecast.selective import parcels, subtrees
 from treecast.selective.encoding import decode
 from treecast.selective.folded import fold
+from treecast.selective.key_chain import EPOCHS_MAX, chain_key
+from treecast.selective.keys import Keys
 from treecast.selective.labelled import LabelledDocument
 from treecast.selective.package import decode_package, encode
 from treecast.selective.policies import Policies
+from treecast.serve.selective import publishers
 
 
 def refuse_selective(data: bytes) -> None:
@@ -80,10 +85,33 @@ def _restore(data: bytes) -> None:
     Trial({}).publisher.restore(data)
 
 
+def _epochs(data: bytes) -> None:
+    chain_key(Keys(bytes(32)), "firm", "desk", EPOCHS_MAX + 1)
+
+
+def _watches(data: bytes) -> None:
+    trial = Trial({"desk": (["//b"], [])})
+    trial.publisher.publish(b"<a><b>1</b></a>")
+    with patch.object(parcels, "WATCHES_MAX", 0):
+        parcels.Parcels(trial.publisher, "desk").watch(1)
+
+
+def _publishers(data: bytes) -> None:
+    """Ask a service for a document that it does not have, or for too many."""
+    with TemporaryDirectory() as directory, patch.object(publishers, "DOCUMENTS_MAX", 0):
+        service = publishers.Publishers(Path(directory) / "selective")
+        if data.startswith(b"get"):
+            service.get("firm")
+        service.publish("firm", b"<firm/>")
+
+
 REFUSALS: dict[str, Callable[[bytes], None]] = {
     "fold": _fold,
     "decode": _decode,
     "package": _package,
     "request": _request,
     "restore": _restore,
+    "epochs": _epochs,
+    "watches": _watches,
+    "publishers": _publishers,
 }

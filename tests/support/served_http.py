@@ -46,7 +46,7 @@ class Service:
     def __init__(self, directory: Path, **settings: Any) -> None:
         """`settings` are those of the door; `broker`, `access` and so on are other options of a service."""
         others: dict[str, Any] = {}
-        for name in ("broker", "access", "tls", "peer_listen", "firewall", "dispatch"):
+        for name in ("broker", "access", "tls", "peer_listen", "selective_listen", "firewall", "dispatch"):
             if name in settings:
                 others[name] = settings.pop(name)
         self.options: dict[str, Any] = {"directory": str(directory), "door": settings, **others}

@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -63,13 +63,18 @@ class PeerProcess:
         self.http = line.split()[-1]
 
     def end(self, number: int = signal.SIGTERM) -> int:
+        self.signal(number)
         process, self._process = self._process, None
         if process is None:
             return 0
-        process.send_signal(number)
         if process.stdout is not None:
             process.stdout.close()
         return process.wait(WAIT_SECONDS)
+
+    def signal(self, number: int) -> None:
+        if self._process is not None and number:
+            with suppress(ProcessLookupError):  # it has ended by itself
+                self._process.send_signal(number)
 
     def kill(self) -> None:
         """End it without any warning."""
@@ -87,9 +92,21 @@ class PeerProcess:
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
 
+    def ask_again(self, method: str, path: str, body: bytes, **headers: str) -> Any:
+        """Until there is an answer: a busy machine may take longer than a door waits. Nothing is done twice."""
+        while True:
+            status, answer = self.ask(method, path, body, **headers)
+            if status in (200, 201):
+                return answer
+            assert (status, answer["code"]) == (503, "TC436"), answer
+
     def subscribe(self, id: str, query: str) -> None:
-        status, answer = self.ask("PUT", f"subscriptions/{id}", json.dumps({"query": query}).encode())
-        assert status in (200, 201), answer
+        self.ask_again("PUT", f"subscriptions/{id}", json.dumps({"query": query}).encode())
+
+    def publish(self, document: str) -> str:
+        """How far it got; its text is its id."""
+        answer = self.ask_again("POST", "documents", document.encode(), **{"Treecast-Document-Id": document[:900]})
+        return str(answer["filtering"])
 
     def pull(self, id: str, wait_ms: int = 0) -> list[tuple[str, str]]:
         """Payloads that are there, with the ids of their deliveries; they are acknowledged."""
@@ -148,9 +165,8 @@ class Ring:
 
     def end(self, number: int = signal.SIGTERM) -> list[int]:
         for peer in self.peers:
-            if peer._process is not None:
-                peer._process.send_signal(number)
-        return [peer.end(number) for peer in self.peers]
+            peer.signal(number)
+        return [peer.end(0) for peer in self.peers]  # one signal each: a second one could meet it while it ends
 
 
 def wait_for(look: Callable[[], Any]) -> Any:

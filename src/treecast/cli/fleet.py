@@ -11,7 +11,7 @@ from treecast.cli.up_settings import TOP, Effective, Mistake, SettingsError, bui
 if TYPE_CHECKING:
     from treecast.serve.fleet.fleet_process import WorkerOptions
 
-ONLY_BROKERS = ("peer_listen", "peer_ca")
+ONLY_BROKERS = ("peer_listen", "peer_ca", "selective")
 
 
 def worker_of(

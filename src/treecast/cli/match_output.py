@@ -1,7 +1,6 @@
 """Matches as lines of TSV or JSON, or as Parquet.
 
-Results can be a hundred thousand ids a document, so no Python code runs per match: Arrow joins the columns, and the
-joined column's own buffer is the text to write.
+Results can be a hundred thousand ids a document, so no Python code runs per match.
 
     TSV      document<TAB>subscription; tab, newline, carriage return and backslash inside are written \\t \\n \\r \\\\
     JSON     {"document": "…", "subscription": "…"}, one object a line
@@ -11,6 +10,7 @@ joined column's own buffer is the text to write.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -19,13 +19,14 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from treecast import _native
 from treecast.cli.console import results
 from treecast.cli.output_file import file_beside
 from treecast.names import text_of
 
-ROWS_MAX = 1 << 20  # joined at once, unless that could make
-TEXT_BYTES_MAX = 1 << 30  # more text than this; 32-bit offsets end at twice as much
+TEXT_BYTES_MAX = 1 << 30  # of one column; 32-bit offsets end at twice as much
 ROW_GROUP_ROWS = 1 << 19
+PIECE_BYTES = 4 << 20  # of text, written at once
 
 TSV_SPECIAL = "[\t\n\r\\\\]"
 TSV_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
@@ -58,8 +59,8 @@ class MatchWriter(Protocol):
 class TextWriter:
     """TSV or JSON lines, by document and within one in the order of the subscriptions.
 
-    A line is the part that names the document and the part that names the subscription; both are made once, not once
-    per match, and Arrow puts them together.
+    A line is the part that names the document and the part that names the subscription. Both are made once, not once
+    per match, and put together natively.
     """
 
     def __init__(self, file: BinaryIO, form: str) -> None:
@@ -67,33 +68,26 @@ class TextWriter:
         self._special, self._escape, self._before, self._between, self._after = TEXT_FORMS[form]
         self._dictionary: Any = None
         self._line_ends: Any = None
-        self._longest_end = 0
 
     def write(self, names: Sequence[str], matches: Any) -> None:
-        starts = [self._before + self._escape(text_of(name)) + self._between for name in names]
-        for batch in _in_order(matches):
-            line_ends = self._make_line_ends(batch["subscription"].dictionary)
-            line_starts = pa.array(starts, line_ends.type)
-            for piece in _pieces(batch, ROWS_MAX, _longest(line_starts) + self._longest_end):
-                parts = line_starts.take(piece["document"]), line_ends.take(piece["subscription"].indices)
-                lines = pc.binary_join_element_wise(*parts, pa.scalar("", line_ends.type))
-                assert lines.offset == 0 and lines.null_count == 0
-                self._file.write(memoryview(lines.buffers()[2]))
+        starts = pa.array(
+            [self._before + self._escape(text_of(name)) + self._between for name in names], pa.large_string()
+        )
+        for dictionary, batches in _by_dictionary(matches):
+            line_ends = self._make_line_ends(dictionary)
+            pieces = [(_address(b["document"]), _address(b["subscription"].indices), b.num_rows) for b in batches]
+            _native.write_lines(pieces, _column(starts), _column(line_ends), PIECE_BYTES, self._file.write)
 
     def close(self) -> None:
         self._file.flush()
 
     def _make_line_ends(self, dictionary: Any) -> Any:
         """The dictionary is all ids of the index and hardly ever changes from batch to batch: this is done once."""
-        if self._dictionary is None or not _same_memory(self._dictionary, dictionary):
+        if self._dictionary is None or _place(self._dictionary) != _place(dictionary):
             ids = dictionary
             if pc.any(pc.match_substring_regex(ids, self._special)).as_py():
                 ids = pa.array([self._escape(text) for text in ids.to_pylist()], ids.type)
-            self._dictionary, self._line_ends = (
-                dictionary,
-                _followed_by(ids, self._after),
-            )
-            self._longest_end = _longest(self._line_ends)
+            self._dictionary, self._line_ends = dictionary, _followed_by(ids, self._after)
         return self._line_ends
 
 
@@ -151,6 +145,14 @@ def _writer(file: BinaryIO, form: str) -> MatchWriter:
     return ParquetWriter(file) if form == "parquet" else TextWriter(file, form)
 
 
+def _by_dictionary(matches: Any) -> Iterator[tuple[Any, list[Any]]]:
+    """Record batches that have the same ids, which are mostly all; the matches of a document are in one."""
+    batches = [batch for batch in matches.to_batches() if batch.num_rows]
+    for _, group in itertools.groupby(batches, lambda batch: _place(batch["subscription"].dictionary)):
+        same = list(group)
+        yield same[0]["subscription"].dictionary, same
+
+
 def _in_order(matches: Any) -> list[Any]:
     """The matches as record batches, by document and then by id in the order in which ids were added."""
     batches = []
@@ -178,9 +180,22 @@ def _longest(texts: Any) -> int:
     return pc.max(pc.binary_length(texts)).as_py() or 0
 
 
-def _same_memory(one: Any, other: Any) -> bool:
-    places = [(len(array), array.offset, array.buffers()[-1].address) for array in (one, other)]
-    return places[0] == places[1]
+def _place(array: Any) -> tuple[int, int, int]:
+    """Equal for arrays of the same memory."""
+    return len(array), array.offset, array.buffers()[-1].address
+
+
+def _address(numbers: Any) -> int:
+    """Of the first number of a column without nulls."""
+    assert numbers.null_count == 0
+    return int(numbers.buffers()[1].address + numbers.offset * numbers.type.bit_width // 8)
+
+
+def _column(texts: Any) -> tuple[int, int, int, bool]:
+    """Addresses of offsets and bytes, how many strings there are, and whether the offsets have 64 bits."""
+    wide = texts.type == pa.large_string()
+    _, offsets, data = texts.buffers()
+    return offsets.address + texts.offset * (8 if wide else 4), data.address if data else 0, len(texts), wide
 
 
 def _names(names: Sequence[str]) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BROKERS_MAX = 64
 """On one machine."""
 REPLICAS_MAX = 2
-NOT_OFFERED = ("backbone", "demo", "firewall", "peer_listen", "peer_ca")
+NOT_OFFERED = ("backbone", "demo", "firewall", "peer_listen", "peer_ca", "selective")
 
 
 def network_of(effective: Mapping[str, Effective], service: ServiceOptions | WorkerOptions) -> NetworkServiceOptions:

@@ -34,6 +34,7 @@ example:
 IDS = ("content", "name", "none")
 COMPRESSIONS = ("auto", "gzip", "zstd", "none")
 CONNECTIONS_MAX = 16
+UNREACHABLE_SHOWN = 5
 ID_CHARS_MAX = 1_000
 PROGRESS_AFTER_S = 2.0
 
@@ -182,6 +183,9 @@ class _Publishing:
         if one.code:
             self._refused += 1
             self._console.say(f"treecast: {printable(one.name)}: {one.message}")
+        elif one.unreachable:
+            missing = printable(", ".join(one.unreachable[:UNREACHABLE_SHOWN]))
+            self._console.say(f"treecast: {printable(one.name)}: partial, the ring goes on trying to reach {missing}")
         self._update()
 
     def _update(self) -> None:
@@ -190,6 +194,8 @@ class _Publishing:
     def summary(self, counts: Counts) -> str:
         seconds = time.monotonic() - self._begin
         parts = [f"{counts.accepted:,} accepted", f"{counts.copies:,} copies", f"{counts.refused:,} refused"]
+        if counts.partial:
+            parts.append(f"{counts.partial:,} partial")
         if self.unreadable:
             parts.append(f"{self.unreadable:,} unreadable")
         return f"{', '.join(parts)} in {seconds:.2f} s ({counts.total / max(seconds, 1e-9):,.0f} documents/s)"

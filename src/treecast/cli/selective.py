@@ -7,15 +7,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from treecast.cli import selective_network
+from treecast.cli.client_options import add_client_options
+from treecast.cli.selective_remote import run_remote
 from treecast.cli.serving import add_subcommand
 
 if TYPE_CHECKING:
-    from treecast.cli.selective_home import PublisherHome
+    from treecast.serve.selective.homes import MemberHome, PublisherHome
 
 DESCRIPTION = """\
 Publishes a document of which each group may see other subtrees. Packages are
-encrypted for the group and signed; they may travel by any way. DIR keeps the
-secrets of the publisher, HOME the key of a member."""
+encrypted for the group and signed; they may travel by any way, or through a
+network of brokers. DIR keeps the secrets of the publisher, HOME the key of a
+member. With --url, DIR is the name of a document of a service."""
 
 EPILOG = """\
 example:
@@ -35,24 +39,37 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--exclude", metavar="PATH", action="append", default=[], help="subtrees to hide, which wins")
     option("--namespace", metavar="P=URI", action="append", default=[], help="a prefix of these paths")
     option("--member", metavar="NAME", action="append", default=[], help="add a member; may be repeated")
+    add_client_options(grant)
     revoke = _add(actions, "revoke", "take members out of a group, from the next version on", "firm desk ann")
     _group(revoke)
     revoke.add_argument("members", metavar="MEMBER", nargs="+")
+    add_client_options(revoke)
     publish = _add(actions, "publish", "publish a version, and write what is to be sent", "firm firm.xml")
     publish.add_argument("dir", metavar="DIR", type=Path)
     publish.add_argument("file", metavar="FILE", type=Path, nargs="?", help="else only changed policies take effect")
+    add_client_options(publish)
     preview = _add(actions, "preview", "show what a group sees", "firm desk")
     _group(preview)
     status = _add(actions, "status", "show groups, members and versions", "firm")
     status.add_argument("dir", metavar="DIR", type=Path)
+    add_client_options(status)
     subscribe = _add(actions, "subscribe", "make the directory of a member, with its key", "firm desk ann ann-home")
     _group(subscribe)
     subscribe.add_argument("member", metavar="MEMBER")
     subscribe.add_argument("home", metavar="HOME", type=Path)
+    option = subscribe.add_argument
+    option("--path", metavar="PATH", action="append", default=[], help="with --url: subtrees of the view; else all")
+    option("--namespace", metavar="P=URI", action="append", default=[], help="a prefix of these paths")
+    add_client_options(subscribe)
+    update = _add(actions, "update", "fetch what has changed, verify it, and print what is seen", "ann-home firm")
+    update.add_argument("home", metavar="HOME", type=Path)
+    update.add_argument("dir", metavar="DIR", type=Path, nargs="?", help="of the publisher; or use --url")
+    add_client_options(update)
     receive = _add(actions, "receive", "verify packages, and print what is seen", "ann-home 1.package 2.package")
     receive.add_argument("home", metavar="HOME", type=Path)
     receive.add_argument("packages", metavar="PACKAGE", type=Path, nargs="*")
     receive.add_argument("--envelope", metavar="FILE", type=Path, action="append", default=[], help="of a new epoch")
+    selective_network.add_to(actions)
 
 
 def _add(actions: argparse._SubParsersAction[Any], name: str, help: str, example: str) -> argparse.ArgumentParser:
@@ -69,11 +86,19 @@ def _group(parser: argparse.ArgumentParser) -> None:
 
 def _run(parser: argparse.ArgumentParser, name: str, options: argparse.Namespace) -> int:
     try:
-        from treecast.cli.selective_home import MemberHome, PublisherHome
+        from treecast.serve.selective.homes import MemberHome, PublisherHome
     except ModuleNotFoundError as error:
         parser.error(f"{error.name} is not installed: pip install 'treecast[selective]'")
     if name == "receive":
         return _receive(MemberHome(options.home), options)
+    if getattr(options, "url", None):
+        if name == "publish" and options.file is None:
+            parser.error("name a FILE: a service lets changed policies take effect by itself")
+        return run_remote(parser, name, options)
+    if name == "update":
+        return _update(parser, MemberHome(options.home), options)
+    if getattr(options, "path", None):
+        parser.error("--path needs --url: packages have the whole view")
     if name not in ("grant", "publish") and not options.dir.is_dir():
         parser.error(f"{options.dir} is not the directory of a publisher: publish creates one")
     home = PublisherHome(options.dir)
@@ -138,6 +163,24 @@ def _status(home: PublisherHome) -> None:
         print(f"{group}\tversion {home.version(group)}\tepoch {home.policies.epoch(group)}")
         print(f"  sees {' '.join(policy.include) or 'nothing'}" + "".join(f" without {one}" for one in policy.exclude))
         print(f"  members: {', '.join(home.policies.members(group)) or 'none'}")
+
+
+def _update(parser: argparse.ArgumentParser, home: MemberHome, options: argparse.Namespace) -> int:
+    """From the files of a publisher."""
+    if options.dir is None:
+        parser.error("say from where: DIR, or --url")
+    from treecast.serve.selective.homes import file_name
+
+    out = options.dir / "out" / file_name(home.fields.group)
+    for path in sorted(out.glob(f"{file_name(home.member)}.*.envelope")):
+        home.admit(int(path.name.split(".")[-2]), path.read_bytes())
+    numbers = sorted(int(path.stem) for path in out.glob("*.package") if path.stem.isdecimal())
+    for number in numbers:
+        if number > home.subscriber.version:
+            home.receive((out / f"{number}.package").read_bytes())
+    for fragment in home.subscriber.fragments():
+        print(fragment.decode())
+    return 0
 
 
 def _receive(home: Any, options: argparse.Namespace) -> int:

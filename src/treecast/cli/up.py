@@ -38,8 +38,7 @@ environment (TREECAST_UP_LOG_LEVEL=error). Options win, then the environment.
 
 example:
   treecast up --demo
-  treecast up --data news-data --listen 127.0.0.1:8080
-  treecast up --data news-data --brokers 3
+  treecast up --data news-data --listen 127.0.0.1:8080 --brokers 3
   treecast up --backbone nats://127.0.0.1:4222 --fleet news
   curl -T article.xml -X POST http://127.0.0.1:8080/v1/documents"""
 
@@ -168,6 +167,7 @@ def _service(effective: Mapping[str, Effective]) -> ServiceOptions:
         directory=value["data"],
         listen=value["listen"],
         peer_listen=value["peer_listen"],
+        selective_listen=value["selective"],
         name=value["name"],
         version=__version__,
         tls=tls,

@@ -68,6 +68,9 @@ TOP = (
     Setting(
         "", "peer_listen", "address", "", "address for the Python client; else none", "HOST:PORT", is_optional=True
     ),
+    Setting(
+        "", "selective", "address", "", "for brokers of selective publishing; else none", "HOST:PORT", is_optional=True
+    ),
     _file("peer_ca", "CA of Python clients: they need certificates"),
     Setting("", "brokers", "count", 1, "be a network of so many, in processes; else 1", "N"),
     Setting("", "replicas", "count", 1, "disks of a network that have everything; else 1", "N"),

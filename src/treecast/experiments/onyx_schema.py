@@ -18,13 +18,47 @@ from treecast.experiments.session import Session
 from treecast.measure import clock
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing import RoutingQuery, RoutingSettings, RoutingTable
-from treecast.overlay.onyx.routing.source_schema import possible, shortened
+from treecast.overlay.onyx.routing.covering import split
+from treecast.overlay.onyx.routing.routing_query import PATTERN, Path, is_plain
+from treecast.overlay.onyx.routing.source_schema import possible
 from treecast.overlay.onyx.routing.subscription_mapper import SubscriptionMapper
 from treecast.report import Panel
 from treecast.workload import DocumentSettings, Schema, generate_documents, generate_queries
 
 PLAIN, PRUNED, SHORT = "as it is", "possible", "possible, shortened"
 QUERIES_MIN = 1_000
+
+
+def shortened(query: RoutingQuery, schema: Schema) -> RoutingQuery:
+    """The query with paths that begin where the schema leaves no choice of what is above."""
+    if schema.missing:
+        return query
+    return RoutingQuery.of(
+        tuple(sorted(dict.fromkeys(_shorter(path, schema) for path in conjunction)))
+        for conjunction in query.conjunctions
+    )
+
+
+def _shorter(path: Path, schema: Schema) -> Path:
+    """The path without first steps that say nothing: no tests, and the only way to the step after them."""
+    if path[0][0] == PATTERN:
+        return path
+    steps = split(path)
+    keep = 0
+    parents = {
+        name: [above for above in schema.elements if name in schema.children(above)] for name in {s.name for s in steps}
+    }
+    if steps[0].gap or steps[0].name != schema.root or parents[steps[0].name]:
+        return path
+    for place in range(1, len(steps)):
+        step, above = steps[place], steps[place - 1]
+        if step.gap or above.tests or not is_plain(step.name) or parents[step.name] != [above.name]:
+            break
+        keep = place
+    if not keep:
+        return path
+    dropped = keep  # the tokens of steps without tests
+    return ("/" + path[dropped], *path[dropped + 1 :])
 
 
 def points(sizes: Sizes) -> list[Point]:

@@ -477,18 +477,18 @@ class Index:
         bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
         share: bool = True,
     ) -> RenderedPart:
-        """As many of the documents as give about `bytes_max` bytes, at least one: for callers that pass batches on.
-
-        The bytes of a payload count once for each delivery. With `share=False` nothing is built in common for several
-        subscribers; the answer is the same.
-        """
+        """As many of the documents as give about `bytes_max` bytes, at least one. The bytes of a payload count once for
+        each delivery. `share=False`: nothing is built in common for several subscribers; the answer is the same."""
         return rendering.render_part(
             self._native, documents, report=report, bytes_max=bytes_max, share=share, limits=self._render_limits()
         )
 
+    def render_columns(self, documents: Sequence[AnyDocument], *, report: bool) -> _native.DeliveryBatch:
+        """The same as native columns, for callers that hand them to native code again."""
+        return rendering.render_columns(self._native, documents, report=report, limits=self._render_limits())
+
     def _render_limits(self) -> _native.RenderLimits:
-        limits = self._delivery_limits
-        return _native.RenderLimits(limits.payload_bytes_max, limits.document_payload_bytes_max, limits.bindings_max)
+        return rendering.native_limits(self._delivery_limits)
 
     def explain(self, document: AnyDocument, id: str) -> Explanation:
         """Why a subscription matches the document, or how near it came. Raises a KeyError for an unknown id.

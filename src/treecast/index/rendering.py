@@ -20,6 +20,7 @@ from treecast import _native
 from treecast.document import AnyDocument
 from treecast.errors import DocumentError
 from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, NativeDocument, as_sequence, natives, take
+from treecast.model import DeliveryLimits
 from treecast.rejections import error_table
 
 if TYPE_CHECKING:
@@ -87,12 +88,29 @@ def render_part(
     """See `Index.render_part`."""
     import pyarrow as pa
 
-    batch = _native.render_part(index, natives(documents), report, bytes_max, limits, share)
+    batch = render_columns(index, documents, report=report, bytes_max=bytes_max, share=share, limits=limits)
     ids = _column(batch, pa.string(), batch.deliveries, batch.id_ends, batch.ids)
     rows = pa.StructArray.from_arrays([ids, *_payload_columns(batch)], ["subscription", "payload", "code", "message"])
     ends = _column(batch, pa.int32(), batch.documents + 1, batch.ends)
     nanoseconds = _column(batch, pa.int64(), batch.documents, batch.nanoseconds)
     return RenderedPart(pa.ListArray.from_arrays(ends, rows), batch.rejected, nanoseconds)
+
+
+def render_columns(
+    index: _native.Index,
+    documents: Sequence[AnyDocument],
+    *,
+    report: bool,
+    limits: _native.RenderLimits,
+    bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
+    share: bool = True,
+) -> _native.DeliveryBatch:
+    """As `Index.render_part`, as native columns: for callers that hand them to native code again."""
+    return _native.render_part(index, natives(documents), report, bytes_max, limits, share)
+
+
+def native_limits(limits: DeliveryLimits) -> _native.RenderLimits:
+    return _native.RenderLimits(limits.payload_bytes_max, limits.document_payload_bytes_max, limits.bindings_max)
 
 
 def delivery_schema() -> pa.Schema:

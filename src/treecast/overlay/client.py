@@ -61,6 +61,7 @@ from treecast.overlay.messages import (
     SubscriptionOptions,
     Unsubscribe,
     Welcome,
+    opened,
 )
 from treecast.overlay.peer import Deliver, Effect, Send
 from treecast.overlay.receiver import CREDIT_MAX, Delivery, Receiver, ReceiverSettings, Roster
@@ -421,7 +422,7 @@ class Client:
             return [] if isinstance(message, Detach) else [Send(self._broker, end)]
         match message:
             case Deliveries():
-                effects = receiver.take_deliveries(message, self.store, now_ms)
+                effects = receiver.take_deliveries(opened(message), self.store, now_ms)
             case Attached():
                 effects = receiver.take_attached(message, now_ms)
             case Detach():

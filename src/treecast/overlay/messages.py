@@ -359,6 +359,9 @@ class Item(_Message, frozen=True):
     """and its number there. They make the id of the delivery, whichever broker it comes from."""
 
 
+NOTHING = Item("", 0, 0, 0, -1)
+
+
 class Deliveries(_Message, frozen=True, tag="deliveries"):
     """Equal payloads are in the list once."""
 
@@ -367,6 +370,31 @@ class Deliveries(_Message, frozen=True, tag="deliveries"):
     items: Annotated[list[Item], _MANY]
     payloads: Annotated[list[bytes], _MANY]
     epoch: Number = 0
+
+
+_ITEMS = msgspec.msgpack.Decoder(list[Item])
+
+
+def opened(message: Deliveries) -> Deliveries:
+    """With its items as structs. What a broker in the same process sends may have them as they would travel: brokers
+    write most of them without making structs."""
+    if isinstance(message.items, msgspec.Raw):
+        return msgspec.structs.replace(message, items=_ITEMS.decode(message.items))
+    return message
+
+
+def item_count(message: Deliveries) -> int:
+    """How many items there are, without opening it.
+
+    >>> item_count(Deliveries("s", 1, [NOTHING], []))
+    1
+    """
+    items = message.items
+    if not isinstance(items, msgspec.Raw):
+        return len(items)
+    start = bytes(memoryview(items)[:5])
+    size = {0xDC: 2, 0xDD: 4}.get(start[0], 0)  # of the length of an array that has more than 15 entries
+    return int.from_bytes(start[1 : 1 + size], "big") if size else start[0] & 0x0F
 
 
 class Postponed(_Message, frozen=True):

@@ -7,10 +7,22 @@ a `Shadow`, it finds its own changes at once. When they are durable, the shadow 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
-from treecast.overlay.storage import Append, BodyGoneError, Change, Delete, DeleteBefore, DropBefore, Key, Put, Storage
+from treecast.overlay.storage import (
+    Append,
+    BodyGoneError,
+    Change,
+    Delete,
+    DeleteBefore,
+    DropBefore,
+    Key,
+    Put,
+    PutMany,
+    Storage,
+)
 
 SCANNED_AT_ONCE = 1_000
 
@@ -21,7 +33,7 @@ class Shadow:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._group = 0
-        self._groups: deque[tuple[int, list[tuple[str, int | str]], list[int]]] = deque()
+        self._groups: deque[tuple[int, list[tuple[str, Sequence[int | str]]], list[int]]] = deque()
         self._rows: dict[str, dict[int | str, tuple[int, bytes | None]]] = {}
         self._bodies: dict[int, bytes] = {}
         self._deleted_before: dict[str, int] = {}
@@ -30,23 +42,28 @@ class Shadow:
     def apply(self, changes: Iterable[Change]) -> int:
         """Remember changes that were asked for; returns the number of their group, for `durable`."""
         self._group += 1
-        keys: list[tuple[str, int | str]] = []
+        keys: list[tuple[str, Sequence[int | str]]] = []
         bodies: list[int] = []
         for change in changes:
-            match change:
-                case Put(table, key, value):
-                    self._rows.setdefault(table, {})[key] = (self._group, value)
-                    keys.append((table, key))
-                case Append(number, body):
-                    self._bodies[number] = body
-                    bodies.append(number)
-                case Delete(table, key):
-                    self._rows.setdefault(table, {})[key] = (self._group, None)
-                    keys.append((table, key))
-                case DeleteBefore(table, before):
-                    self._deleted_before[table] = max(before, self._deleted_before.get(table, 0))
-                case DropBefore(number):
-                    self._dropped_before = max(number, self._dropped_before)
+            # PERF: bench/network_cpu.py; types are compared, which is faster than patterns.
+            if type(change) is Append:
+                self._bodies[change.number] = change.body
+                bodies.append(change.number)
+            elif type(change) is Put:
+                self._rows.setdefault(change.table, {})[change.key] = (self._group, change.value)
+                keys.append((change.table, (change.key,)))
+            elif type(change) is PutMany:
+                values = zip(repeat(self._group), change.values, strict=False)
+                self._rows.setdefault(change.table, {}).update(zip(change.keys, values, strict=True))
+                keys.append((change.table, change.keys))
+            elif type(change) is Delete:
+                self._rows.setdefault(change.table, {})[change.key] = (self._group, None)
+                keys.append((change.table, (change.key,)))
+            elif type(change) is DeleteBefore:
+                self._deleted_before[change.table] = max(change.key, self._deleted_before.get(change.table, 0))
+            else:
+                assert isinstance(change, DropBefore)
+                self._dropped_before = max(change.number, self._dropped_before)
         self._groups.append((self._group, keys, bodies))
         return self._group
 
@@ -54,10 +71,12 @@ class Shadow:
         """All groups up to this one are in the storage."""
         while self._groups and self._groups[0][0] <= group:
             number, keys, bodies = self._groups.popleft()
-            for table, key in keys:
+            for table, some in keys:
                 rows = self._rows[table]
-                if key in rows and rows[key][0] == number:  # else it has changed again since
-                    del rows[key]
+                for key in some:
+                    row = rows.get(key)
+                    if row is not None and row[0] == number:  # else it has changed again since
+                        del rows[key]
             for body in bodies:
                 del self._bodies[body]
 

@@ -9,7 +9,7 @@ document or a payload: large, written once, read seldom, dropped in the order in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -25,6 +25,18 @@ class Put(msgspec.Struct, frozen=True):
     table: str
     key: int | str
     value: bytes
+
+
+class PutMany(msgspec.Struct, frozen=True):
+    """The same for many keys of one table, without an object for each.
+
+    >>> list(one_by_one([PutMany("t", ["a", "b"], [b"1", b"2"])]))
+    [Put(table='t', key='a', value=b'1'), Put(table='t', key='b', value=b'2')]
+    """
+
+    table: str
+    keys: Sequence[int | str]
+    values: Sequence[bytes]
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -54,7 +66,18 @@ class DropBefore(msgspec.Struct, frozen=True):
     number: int
 
 
-Change = Put | Delete | DeleteBefore | Append | DropBefore
+SingleChange = Put | Delete | DeleteBefore | Append | DropBefore
+Change = SingleChange | PutMany
+
+
+def one_by_one(changes: Iterable[Change]) -> Iterator[SingleChange]:
+    """For whoever does not care: each row by itself."""
+    for change in changes:
+        if type(change) is PutMany:
+            for key, value in zip(change.keys, change.values, strict=True):
+                yield Put(change.table, key, value)
+        else:
+            yield change  # type: ignore[misc]
 
 
 class Storage(Protocol):

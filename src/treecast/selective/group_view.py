@@ -17,16 +17,17 @@ on anything that it does not see: not the numbers of versions, not which element
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
+from treecast import _native
 from treecast.selective.digests import element_digest, form_from, record_of, view_digest
 from treecast.selective.folded import Element, FoldedDocument
 from treecast.selective.labelled import LabelledDocument
 from treecast.selective.outline import Outline
-from treecast.selective.subtrees import Subtrees
+from treecast.selective.subtrees import Subtree, Subtrees
 from treecast.selective.versions import apply_version
 from treecast.selective.view import TOP, forms_of
 
@@ -111,6 +112,32 @@ class GroupView:
         self._tree = LabelledDocument(outline, elements)
         for id, _, version, record in saved.rows:
             self._entries[id] = ViewEntry(id, *self._secrets(id, version), record, version)
+
+    @property
+    def outline(self) -> Outline:
+        """The structure of the view; its root is what holds the fragments together."""
+        assert self._tree is not None
+        return self._tree.outline
+
+    def entry(self, id: int) -> ViewEntry:
+        return self._entries[id]
+
+    def subtree_digest(self, id: int) -> bytes:
+        return self._digest(self._entries[id])
+
+    def select(self, path: str, namespaces: Mapping[str, str] | None = None) -> list[int]:
+        """The ids of the elements of the view that a path selects: each fragment is a document of its own."""
+        found: list[int] = []
+        bindings = sorted((namespaces or {}).items())
+        for top, data in zip(self.fragments(), self.texts(), strict=True):
+            ids = list(self.outline.subtree(top.id))
+            found += [ids[number] for kind, number in _native.select(data, path.encode(), bindings) if kind == 0]
+        return found
+
+    def texts(self) -> list[bytes]:
+        """What the group sees, one document for each fragment."""
+        assert self._tree is not None
+        return [self._tree.fragment(Subtree(top.id)) for top in self.fragments()]
 
     def fragments(self) -> list[ViewEntry]:
         """The roots of the fragments, in document order."""

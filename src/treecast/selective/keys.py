@@ -102,6 +102,14 @@ class Keys:
         """The name of an element for everybody else: it tells nothing, neither its place nor how many there are."""
         return derive(self._secret, "token", document, group, id, length=TOKEN_BYTES)
 
+    def chain(self, document: str, group: str) -> bytes:
+        """The end of the chain of a group's keys in a network (`treecast.selective.key_chain`)."""
+        return derive(self._secret, "chain", document, group)
+
+    def mailbox(self, document: str, member: str) -> bytes:
+        """Where a member finds its letters in a network: a number that nobody can guess."""
+        return derive(self._secret, "mailbox", document, member, length=TOKEN_BYTES)
+
     def element(self, document: str, token: bytes, version: int) -> bytes:
         """The key of an element of a view, from the version in which it changed until it changes again."""
         return derive(self._secret, "element", document, token, version)

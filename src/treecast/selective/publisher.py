@@ -113,6 +113,13 @@ class Publisher:
         """Whether something has been published for the group."""
         return group in self._views
 
+    def view(self, group: str) -> GroupView:
+        """The view of a group, for those who send it in other forms (`treecast.selective.parcels`)."""
+        return self._views[group]
+
+    def sign(self, digest: bytes) -> bytes:
+        return self._signer.sign(digest)
+
     def version(self, group: str) -> int:
         """The version of a group's view: how often it has changed."""
         return self._views[group].version

@@ -73,6 +73,8 @@ class Finished:
     is_copy: bool = False
     code: str = ""
     message: str = ""
+    unreachable: tuple[str, ...] = ()
+    """From a ring: it was accepted, but could not get to these states and hosts yet."""
 
 
 @dataclass
@@ -80,6 +82,8 @@ class Counts:
     accepted: int = 0
     copies: int = 0
     refused: int = 0
+    partial: int = 0
+    """Of those that a ring has accepted: they did not get everywhere yet."""
 
     @property
     def total(self) -> int:
@@ -257,7 +261,9 @@ class BatchPublisher:
                 is_copy = item["status"] == 200
                 self.counts.copies += is_copy
                 self.counts.accepted += not is_copy
-                self._finished(Finished(document.name, item["document"], is_copy))
+                unreachable = tuple(item.get("unreachable", ()))
+                self.counts.partial += bool(unreachable)
+                self._finished(Finished(document.name, item["document"], is_copy, unreachable=unreachable))
 
 
 def encode_line(document: Outgoing) -> bytes:

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from treecast.overlay.messages import Deliveries, Publish, Request
+from treecast.overlay.messages import Deliveries, Publish, Request, item_count
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -68,7 +68,7 @@ class Metrics:
     def count_sent(self, message: Any) -> None:
         self.sent.inc()
         if isinstance(message, Deliveries):
-            self.deliveries.inc(len(message.items))
+            self.deliveries.inc(item_count(message))
 
     def text(self) -> bytes:
         """In the format that Prometheus reads."""

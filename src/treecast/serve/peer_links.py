@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import structlog
 
@@ -31,6 +32,8 @@ LIVED_MS = 2_000
 
 Resolve = Callable[[str], str | None]
 """The address of a peer, by its name; None if it has none, or is no peer."""
+Hear = Callable[[str, Any], None]
+"""The name of a peer, and a message."""
 
 
 class PeerLinks:
@@ -44,7 +47,10 @@ class PeerLinks:
         log: structlog.typing.FilteringBoundLogger,
         settings: RuntimeSettings | None = None,
         tls: ssl.SSLContext | None = None,
+        hear: Hear | None = None,
     ) -> None:
+        """`hear` gets what others answer over these connections, for a peer that does not listen itself."""
+        self._hear = hear
         self.name = name
         self._resolve = resolve
         self._random = random
@@ -176,6 +182,8 @@ class _PeerLink:
         for packet in packets:
             if isinstance(packet.message, Detach) and packet.message.reason:
                 self._links._log.warning("a peer refuses", name=self._name, reason=packet.message.reason)
+            elif self._links._hear is not None:
+                self._links._hear(self._name, packet.message)
 
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
         if steady_ms() - connection.opened_ms > LIVED_MS:

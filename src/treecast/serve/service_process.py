@@ -13,7 +13,7 @@ import structlog
 
 from treecast.durable import unused_name
 from treecast.overlay.broker import BrokerSettings
-from treecast.serve.access.exposure import check_exposure, is_local
+from treecast.serve.access.exposure import check_exposure, check_peer_exposure, is_local
 from treecast.serve.access.gate import Gate
 from treecast.serve.access.settings import AccessSettings
 from treecast.serve.broker_process import BrokerOptions, open_broker, warm_up
@@ -26,6 +26,9 @@ from treecast.serve.firewall.firewall import Firewall
 from treecast.serve.firewall.settings import FirewallSettings
 from treecast.serve.notify import notify
 from treecast.serve.runtime import Runtime
+from treecast.serve.selective.pages import SelectivePages
+from treecast.serve.selective.publishers import Publishers
+from treecast.serve.selective.source_process import SourceNetwork
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import TlsFiles
 
@@ -38,6 +41,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """For HTTP."""
     peer_listen: tuple[str, int] | None = None
     """For clients that speak the broker's own protocol."""
+    selective_listen: tuple[str, int] | None = None
+    """For brokers of selective publishing."""
     name: str = "broker"
     version: str = ""
     broker: BrokerSettings = BrokerSettings()
@@ -67,13 +72,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     """Serve until SIGTERM or SIGINT; `announce` gets the addresses when clients may come. Raises TreecastError."""
     gate = Gate(Path(options.directory), log, options.access, is_public=options.open)
     gate.load()
-    if not options.open:
-        check_exposure(
-            options.listen,
-            options.peer_listen,
-            has_tokens=not gate.is_open,
-            has_peer_certificates=options.tls is not None and bool(options.tls.ca),
-        )
+    _check_exposure(options, gate)
     certificate = Certificate(options.tls, log) if options.tls is not None else None
     if certificate is None and not gate.is_open and not is_local(options.listen[0]):
         log.warning("tokens travel without encryption", hint="give a certificate, or put a proxy with one in front")
@@ -81,8 +80,10 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     peers = certificate.peers if certificate is not None else None
     runtime = Runtime(lambda: open_broker(broker), Random(unused_name()), log, options.runtime, peers)
     firewall = Firewall(options.firewall, log, options.dispatch) if options.firewall else None
+    selective, network = _selective(options, log)
     door = HttpDoor(
-        *(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate, firewall)
+        *(runtime, Random(unused_name()), log, options.version, options.door, options.directory, gate, firewall),
+        pages=[selective],
     )
     server = HttpServer(door, options.door, log, door, certificate)
     demo = Demo(runtime, Random(unused_name()), log, options.door.answer_ms) if options.demo else None
@@ -93,6 +94,7 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     else:
         await runtime.open()
     running = asyncio.create_task(runtime.run())
+    await network.start(options.selective_listen)
     stopped = handle_signals(gate, certificate, firewall)
     warming = asyncio.get_running_loop().run_in_executor(None, warm_up)
     await asyncio.sleep(0)
@@ -118,10 +120,33 @@ async def serve(options: ServiceOptions, log: structlog.typing.FilteringBoundLog
     await serving
     if firewall is not None:
         await firewall.close()
+    await network.close()
     runtime.stop()
     await running
     await warming
     log.info("stopped")
+
+
+def _check_exposure(options: ServiceOptions, gate: Gate) -> None:
+    """Raises AccessRefusedError TC608."""
+    if options.open:
+        return
+    is_certified = options.tls is not None and bool(options.tls.ca)
+    has_tokens = not gate.is_open
+    check_exposure(options.listen, options.peer_listen, has_tokens=has_tokens, has_peer_certificates=is_certified)
+    if options.selective_listen is not None and not is_certified:
+        # Whoever connects gets sealed boxes only, so the tokens of the service are no matter.
+        check_peer_exposure(options.selective_listen, has_tokens=False, advice="give certificate and peer_ca")
+
+
+def _selective(
+    options: ServiceOptions, log: structlog.typing.FilteringBoundLogger
+) -> tuple[SelectivePages, SourceNetwork]:
+    """The pages of selective publishing, and the source of its network."""
+    has_network = options.selective_listen is not None
+    publishers = Publishers(Path(options.directory) / "selective", has_network=has_network)
+    network = SourceNetwork(publishers, log, options.runtime, options.tls if has_network else None)
+    return SelectivePages(publishers, options.door, network), network
 
 
 def _broker_options(options: ServiceOptions) -> BrokerOptions:

@@ -31,6 +31,7 @@ from treecast.sim.onyx.network_scenario import NetworkScenario
 from treecast.sim.onyx.replicated_scenario import ReplicatedNetworkScenario
 from treecast.sim.replica.scenario import ReplicaScenario
 from treecast.sim.scenario import Outcome, Scenario, case_of, report_of, run_seeds
+from treecast.sim.selective.sealed_scenario import SealedScenario
 from treecast.sim.selective.selective_scenario import SelectiveScenario
 from treecast.sim.shorten import shorten
 
@@ -39,7 +40,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
     for kind in (
         *(BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario),
         *(ControlScenario, NetworkScenario, MovingNetworkScenario, ReplicatedNetworkScenario),
-        *(MovingReplicatedScenario, ReplicaScenario, ChordScenario, FilterScenario, SelectiveScenario),
+        *(MovingReplicatedScenario, ReplicaScenario, ChordScenario, FilterScenario, SelectiveScenario, SealedScenario),
     )
 }
 PROGRESS_SECONDS = 5.0

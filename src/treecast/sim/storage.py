@@ -31,6 +31,7 @@ from treecast.overlay.storage import (
     Key,
     Put,
     StorageError,
+    one_by_one,
 )
 
 UNSYNCED_GROUPS_MAX = 1_000
@@ -149,7 +150,7 @@ class SimulatedStorage:
 
     def _apply(self, group: Sequence[Change]) -> None:
         self.groups_written += 1
-        for change in group:
+        for change in one_by_one(group):
             if isinstance(change, Put):
                 self._table(change.table).put(change.key, change.value)
             elif isinstance(change, Append):

@@ -74,6 +74,10 @@ class Archive:
         rows = self._shadow.scan(DOCUMENTS, number, count_max)
         return list(zip([key for key, _ in rows], decode_many([data for _, data in rows], DocumentRow), strict=True))
 
+    def body(self, number: int) -> bytes:
+        """Raises as `payload` does."""
+        return self._shadow.body(number)
+
     def payload(self, queue: Queue, key: int) -> Payload | None:
         """None if the subscription has changed since a replay found this document, and does not match it any more.
 

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import count
 from random import Random
 
 from treecast.overlay.broker.archive import Archive
+from treecast.overlay.broker.lanes import Lanes
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import (
     CURSORS,
@@ -36,6 +38,7 @@ from treecast.overlay.broker.rows import (
     decode_many,
     letter_key,
 )
+from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.shadow import Shadow
@@ -55,16 +58,21 @@ class Backlog:
         self._settings = settings
         self._random = random
         self.queues: dict[str, Queue] = {}
-        self._idle: dict[str, array[int]] = {}
+        self._serials = count(1)
+        self.lanes = Lanes(settings, self._leave_lane)
+        """What most deliveries are on: then their queues are empty."""
+        self.idle: dict[str, array[int]] = {}
         self._idle_numbers = 0
-        self._parked: dict[str, int] = {}
+        self.parked: dict[str, int] = {}
         """By subscription: a document up to which all its deliveries are done."""
         self._unfinished: dict[int, int] = {}
         """By document: deliveries that are not done, except those of parked subscriptions."""
         self._unfinished_order: list[int] = []
         self.retrying: dict[str, Queue] = {}
         self.touched: dict[str, Queue] = {}
-        """Queues that were given something to send in this turn."""
+        """Queues that were given something to send in this turn,"""
+        self.on_lanes: dict[str, Session] = {}
+        """and sessions that were, on their lanes."""
         self._refilling: dict[str, Queue] = {}
         self.wants_more = False
         """More is to be read from disk than one turn should do: see `refill`."""
@@ -85,8 +93,8 @@ class Backlog:
         if self.letters != self._shadow.stored_count(LETTER_KEYS):
             self._index_letters(turn)
         for id, _ in self._shadow.rows(PARKED, ""):
-            self._parked[id] = self._cursor(id).floor
-        floors: dict[str, int] = dict.fromkeys(self._parked, _FOREVER)  # what is parked is found later
+            self.parked[id] = self._cursor(id).floor
+        floors: dict[str, int] = dict.fromkeys(self.parked, _FOREVER)  # what is parked is found later
         done: dict[str, frozenset[int]] = {}
         # PERF: bench/broker_restart.py. Rows are read many at a time.
         while rows:
@@ -131,7 +139,7 @@ class Backlog:
     def enqueue(self, number: int, ids: Iterable[str], turn: Turn) -> None:
         """A document was published that these subscriptions match."""
         # PERF: bench/broker.py. This loop runs for every match: nobody receives from most subscriptions at any moment.
-        idle, queues, parked = self._idle, self.queues, self._parked
+        idle, queues, parked = self.idle, self.queues, self.parked
         room = self._settings.waiting_memory_max - self._idle_numbers
         count = 0
         for id in ids:
@@ -156,6 +164,7 @@ class Backlog:
             self._count_unfinished(number, count)
 
     def _enqueue(self, queue: Queue, number: int, turn: Turn) -> None:
+        self.lanes.leave(queue)
         if queue.behind:
             return
         if len(queue.outstanding) < self._settings.queue_memory_max:
@@ -167,12 +176,12 @@ class Backlog:
     def _park_numbers(self, id: str, number: int, turn: Turn) -> None:
         """There is no room for one more bare number of a subscription: all of its numbers are forgotten."""
         first = self._forget_numbers(id) or number
-        self._parked[id] = first - 1
+        self.parked[id] = first - 1
         turn.put(PARKED, id, ParkedRow())
 
     def _forget_numbers(self, id: str) -> int:
         """Drop the bare numbers of a subscription; returns the first of them, or 0."""
-        numbers = self._idle.pop(id, None)
+        numbers = self.idle.pop(id, None)
         if numbers is None:
             return 0
         self._idle_numbers -= len(numbers)
@@ -199,16 +208,40 @@ class Backlog:
         else:
             del self._unfinished[number]
 
+    def join_lane(self, queue: Queue) -> None:
+        """If all is well with a subscription, its deliveries take the fast way from now on."""
+        if queue.slot < 0 and self.queues.get(queue.id) is queue:  # else its subscription was removed
+            self.lanes.join(queue)
+
+    def _leave_lane(self, queue: Queue, numbers: list[int]) -> None:
+        """What was on a lane is in its queue again."""
+        for number in numbers:
+            self._count_unfinished(number)
+        if queue.ready:
+            self.touched[queue.id] = queue
+
     def floor(self) -> int:
         """Every delivery up to this document is done, except those of parked subscriptions."""
         order = self._unfinished_order
         while order and order[0] not in self._unfinished:
             heapq.heappop(order)
-        return order[0] - 1 if order else self.last_document
+        firsts = [*order[:1], *filter(None, [self.lanes.first_unfinished()])]
+        return min(firsts) - 1 if firsts else self.last_document
+
+    def floor_of(self, queue: Queue) -> int:
+        """All deliveries of one subscription up to this document are done."""
+        return self.lanes.floor_of(queue) if queue.slot >= 0 else queue.floor()
+
+    def counts_of(self, queue: Queue) -> tuple[int, int]:
+        """How many deliveries wait in memory, and how many of these were sent."""
+        if queue.slot < 0:
+            return len(queue.outstanding), len(queue.sent)
+        waiting, ready = self.lanes.depth(queue)
+        return waiting, waiting - ready
 
     def needed_from(self) -> int:
         """The first document that somebody still waits for."""
-        floors = (self.queues[id].floor() if id in self.queues else floor for id, floor in self._parked.items())
+        floors = (self.queues[id].floor() if id in self.queues else floor for id, floor in self.parked.items())
         return min([self.floor(), *floors]) + 1
 
     # --- parking -----------------------------------------------------------------------------------------------------
@@ -221,7 +254,7 @@ class Backlog:
             for key in queue.outstanding:
                 if key > 0:
                     self._finish_document(key)
-        self._parked[queue.id] = queue.floor()
+        self.parked[queue.id] = queue.floor()
         turn.put(PARKED, queue.id, ParkedRow(queue.rematch_until))
 
     def _unpark(self, queue: Queue, turn: Turn) -> None:
@@ -230,7 +263,7 @@ class Backlog:
         for key in queue.outstanding:
             if key > 0:
                 self._count_unfinished(key)
-        del self._parked[queue.id]
+        del self.parked[queue.id]
         turn.delete(PARKED, queue.id)
 
     def refill(self, turn: Turn) -> None:
@@ -281,23 +314,26 @@ class Backlog:
             yield id, self.queue_of(id, row, decode(data, CursorRow) if data is not None else CursorRow(row.since))
 
     def queue_of(self, id: str, row: SubscriptionRow, cursor: CursorRow | None = None) -> Queue:
-        """The queue of a subscription, made of its bare numbers if need be; with its cursor, if that was read."""
+        """The queue of a subscription, made of its bare numbers if need be; with its cursor, if that was read. It
+        leaves its lane, if it is on one."""
         queue = self.queues.get(id)
         if queue is not None:
+            self.lanes.leave(queue)
             return queue
-        numbers = self._idle.pop(id, ())
+        numbers = self.idle.pop(id, ())
         self._idle_numbers -= len(numbers)
         cursor = self._cursor(id) if cursor is None else cursor
-        queue = self.queues[id] = Queue(id, row, max(cursor.floor, numbers[-1] if numbers else 0), cursor.done)
+        newest = max(cursor.floor, numbers[-1] if numbers else 0)
+        queue = self.queues[id] = Queue(id, row, newest, cursor.done, serial=next(self._serials))
         for number in numbers:
             if number > cursor.floor:
                 queue.add(number)
             else:  # it was for another subscription with this id: see `_load_cursors`
                 self._finish_document(number)
-        if id in self._parked:
+        if id in self.parked:
             data = self._shadow.get(PARKED, id)
             queue.behind = queue.parked = True
-            queue.newest = max(self._parked[id], cursor.floor)
+            queue.newest = max(self.parked[id], cursor.floor)
             queue.rematch_until = decode(data, ParkedRow).rematch_until if data else 0
         return queue
 
@@ -305,15 +341,18 @@ class Backlog:
         """The subscription has other settings now. What it matched before stays to be delivered."""
         if id in self.queues:
             queue = self.queues[id]
+            self.lanes.leave(queue)
             queue.row = row
             queue.matcher = None
             self.touched[id] = queue
+            self.join_lane(queue)
 
     def remove(self, id: str, turn: Turn) -> None:
         """The subscription is gone, and with it what it waits for."""
         self._forget_numbers(id)
         queue = self.queues.pop(id, None)
         if queue:
+            self.lanes.forget(queue)
             for key in queue.outstanding:
                 if key < 0:
                     turn.delete(REDELIVERIES, -key)
@@ -322,9 +361,10 @@ class Backlog:
             queue.outstanding.clear()
             for session in queue.sessions:
                 session.remove(queue)
+            queue.sessions.clear()
             for waiting in (self.retrying, self.touched, self._refilling):
                 waiting.pop(id, None)
-        self._parked.pop(id, None)
+        self.parked.pop(id, None)
         turn.delete(CURSORS, id)
         turn.delete(PARKED, id)
 
@@ -333,7 +373,7 @@ class Backlog:
         queue = self.queue_of(id, row)
         self._park(queue, turn)
         queue.start_over(document, self.last_document)
-        self._parked[id] = document - 1
+        self.parked[id] = document - 1
         turn.put(PARKED, id, ParkedRow(queue.rematch_until))
         turn.put(CURSORS, id, CursorRow(document - 1))
         self.touched[id] = queue
@@ -353,19 +393,24 @@ class Backlog:
     def position(self, id: str) -> tuple[int, frozenset[int]]:
         """The document up to which all deliveries of a subscription are done, and those after it that are."""
         if (queue := self.queues.get(id)) is not None:
+            if queue.slot >= 0:
+                is_done = not self.lanes.depth(queue)[0]
+                return self.last_document if is_done else self.lanes.floor_of(queue), frozenset(
+                    self.lanes.done_of(queue)
+                )
             is_done = not queue.outstanding and not queue.behind
             return self.last_document if is_done else queue.floor(), frozenset(queue.done)
-        if (numbers := self._idle.get(id)) is not None:
+        if (numbers := self.idle.get(id)) is not None:
             return numbers[0] - 1, frozenset(self._cursor(id).done)
-        if id in self._parked:
-            return self._parked[id], frozenset(self._cursor(id).done)
+        if id in self.parked:
+            return self.parked[id], frozenset(self._cursor(id).done)
         return self.last_document, frozenset()
 
     def rematch_until(self, id: str) -> int:
         """Up to this document a subscription has to be matched again, because it replays; mostly 0."""
         if (queue := self.queues.get(id)) is not None:
             return queue.rematch_until
-        data = self._shadow.get(PARKED, id) if id in self._parked else None
+        data = self._shadow.get(PARKED, id) if id in self.parked else None
         return decode(data, ParkedRow).rematch_until if data else 0
 
     def redeliver(self, number: int, letter: LetterRow, row: SubscriptionRow) -> None:
@@ -434,6 +479,7 @@ class Backlog:
 
     def give_up(self, queue: Queue, key: int, reason: str, turn: Turn) -> None:
         """Make a dead letter of a delivery."""
+        self.lanes.leave(queue)
         attempts = queue.outstanding.get(key, 0)
         if key < 0:  # it stays the letter that it was
             queue.settle(key)
@@ -471,12 +517,15 @@ class Backlog:
 
     def expire_before(self, number: int, turn: Turn) -> None:
         """Retention drops documents before this one: what is left of them becomes dead letters."""
-        late = [id for id, numbers in self._idle.items() if numbers[0] < number]
-        for id in [*late, *(id for id, floor in self._parked.items() if floor < number - 1)]:
+        late = [id for id, numbers in self.idle.items() if numbers[0] < number]
+        for id in [*late, *(id for id, floor in self.parked.items() if floor < number - 1)]:
             data = self._shadow.get(SUBSCRIPTIONS, id)
             if data is not None:
                 self.queue_of(id, decode(data, SubscriptionRow))
         for queue in list(self.queues.values()):
+            if self.floor_of(queue) >= number - 1 and not queue.behind:
+                continue
+            self.lanes.leave(queue)
             for key in [key for key in queue.outstanding if 0 < key < number]:
                 self.give_up(queue, key, "expired", turn)
             if queue.behind and queue.newest < number - 1:
@@ -505,7 +554,7 @@ class Backlog:
         cursor = queue.cursor()
         turn.put(CURSORS, queue.id, cursor)
         if queue.parked:
-            self._parked[queue.id] = cursor.floor
+            self.parked[queue.id] = cursor.floor
             if queue.behind:
                 self.want_refill(queue)
             elif cursor.floor >= queue.rematch_until:
@@ -516,50 +565,23 @@ class Backlog:
         if not queue.is_idle():
             return
         del self.queues[queue.id]
+        self.lanes.forget(queue)
         for waiting in (self.retrying, self.touched, self._refilling):
             waiting.pop(queue.id, None)
         if not queue.parked and self._idle_numbers + len(queue.outstanding) > self._settings.waiting_memory_max:
             self._park(queue, turn)
         if queue.parked:
-            self._parked[queue.id] = queue.floor()
+            self.parked[queue.id] = queue.floor()
         elif queue.outstanding:
-            self._idle[queue.id] = array("q", sorted(queue.outstanding))
+            self.idle[queue.id] = array("q", sorted(queue.outstanding))
             self._idle_numbers += len(queue.outstanding)
-
-    def depths(self) -> Iterator[tuple[str, dict[str, int]]]:
-        """By subscription that waits for something: how much of it is in memory, and whether there is more on disk."""
-        for id, numbers in self._idle.items():
-            yield id, {"waiting": len(numbers), "sent": 0, "receivers": 0, "parked": 0}
-        for id, queue in self.queues.items():
-            if queue.outstanding or queue.behind:
-                waiting = len(queue.outstanding) - len(queue.sent)
-                counts = {"waiting": waiting, "sent": len(queue.sent), "receivers": len(queue.sessions)}
-                yield id, {**counts, "parked": int(queue.behind)}
-        for id in self._parked:
-            if id not in self.queues:
-                yield id, {"waiting": 0, "sent": 0, "receivers": 0, "parked": 1}
-
-    def longest(self, count: int) -> list[tuple[str, int, int, int, bool, int]]:
-        """Of the subscriptions that wait for most: id, waiting, sent, receivers, parked, first document."""
-        # PERF: there may be a million of them, so rows are made only of those that are returned.
-        rows = []
-        for id, numbers in heapq.nlargest(count, self._idle.items(), key=lambda item: len(item[1])):
-            rows.append((id, len(numbers), 0, 0, False, numbers[0]))
-        for queue in heapq.nlargest(count, self.queues.values(), key=lambda queue: len(queue.outstanding)):
-            if queue.outstanding or queue.behind:
-                waiting, sent = len(queue.outstanding) - len(queue.sent), len(queue.sent)
-                rows.append((queue.id, waiting, sent, len(queue.sessions), queue.behind, queue.floor() + 1))
-        away = ((id, floor) for id, floor in self._parked.items() if id not in self.queues)
-        for id, floor in heapq.nsmallest(count, away, key=lambda item: item[1]):
-            rows.append((id, 0, 0, 0, True, floor + 1))
-        return sorted(rows, key=lambda row: (not row[4], -row[1] - row[2], row[5], row[0]))[:count]
 
     def received_from(self) -> int:
         """The first document that somebody who receives at present has not dealt with yet."""
         floors = (
-            queue.floor()
+            self.floor_of(queue)
             for queue in self.queues.values()
-            if queue.sessions and not queue.row.paused and (queue.outstanding or queue.behind)
+            if queue.sessions and not queue.row.paused and (self.counts_of(queue)[0] or queue.behind)
         )
         return min(floors, default=self.last_document) + 1
 
@@ -567,9 +589,9 @@ class Backlog:
         queued = [len(queue.outstanding) for queue in self.queues.values()]
         return {
             "queues": len(self.queues),
-            "queued": sum(queued),
-            "queued_most": max(queued, default=0),
+            "queued": sum(queued) + self.lanes.total,
+            "queued_most": max(self.lanes.longest(), *queued, 0),
             "waiting": self._idle_numbers,
-            "parked": len(self._parked),
-            "unfinished_documents": len(self._unfinished),
+            "parked": len(self.parked),
+            "unfinished_documents": len(self._unfinished) + self.lanes.unfinished,
         }

@@ -9,19 +9,22 @@ goes back to the queues.
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
+
+import msgspec
 
 from treecast.overlay.broker.archive import Archive, Payload
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.queue import Queue
-from treecast.overlay.broker.sessions import Sent, Session
+from treecast.overlay.broker.rows import CURSORS
+from treecast.overlay.broker.sessions import Items, Sent, Session
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Acknowledge, Deliveries, Detach, Flow, Item
-from treecast.overlay.storage import StorageError
+from treecast.overlay.messages import NOTHING, Acknowledge, Deliveries, Detach, Flow, Item
+from treecast.overlay.storage import PutMany, StorageError
 
 TAKEN_IN_TURN = 16
 """Deliveries of one subscription before it is another one's turn."""
-NOTHING = Item("", 0, 0, 0, -1)
 
 
 class Dispatch:
@@ -29,6 +32,7 @@ class Dispatch:
 
     def __init__(self, backlog: Backlog, archive: Archive, settings: BrokerSettings) -> None:
         self._backlog = backlog
+        self._lanes = backlog.lanes
         self._archive = archive
         self._settings = settings
         self.sessions: dict[str, Session] = {}
@@ -44,6 +48,7 @@ class Dispatch:
 
     def open(self, session: Session) -> None:
         self.sessions[session.name] = session
+        self._lanes.open(session)
         self._of_client.setdefault(session.client, {})[session.name] = session
 
     def of_client(self, client: str) -> list[Session]:
@@ -58,9 +63,11 @@ class Dispatch:
         return life == known_life and serial < known
 
     def attach(self, session: Session, queue: Queue) -> None:
+        self._lanes.leave(queue)
         session.queues[queue.id] = queue
         queue.sessions.append(session)
         session.activate(queue)
+        self._backlog.join_lane(queue)
 
     def acknowledge(self, session: Session, acknowledged: Acknowledge, turn: Turn) -> None:
         """The client has dealt with some messages and items, or has failed to."""
@@ -72,23 +79,39 @@ class Dispatch:
             if item := session.finish(postponed.message, postponed.place):
                 self._backlog.postpone(*item, postponed.wait_ms, postponed.reason, turn)
         finished = list(acknowledged.done)
+        whole: list[int] = []
         for message in acknowledged.messages:
             sent = session.messages.get(message)
-            if sent is not None:
-                session.received = max(session.received, message)
+            if sent is None:
+                continue
+            session.received = max(session.received, message)
+            if sent.is_whole:
+                whole.append(message)
+                del session.messages[message]
+            else:
                 finished += [(message, place) for place in range(len(sent.items))]
-        for message, place in finished:
-            if item := session.finish(message, place):
-                queue, key = item
-                self._backlog.settle(queue, key, turn)
-                changed[queue.id] = queue
+        settled = self._acknowledge_whole(session, whole, turn) if whole else []
+        settled += filter(None, [session.finish(message, place) for message, place in finished])
+        for queue, key in settled:
+            self._backlog.settle(queue, key, turn)
+            changed[queue.id] = queue
         session.forget_finished()
         for queue in changed.values():
             self._backlog.store_cursor(queue, turn)
+            self._backlog.join_lane(queue)
         self.fill(session, turn)
+
+    def _acknowledge_whole(self, session: Session, messages: list[int], turn: Turn) -> list[tuple[Queue, int]]:
+        """Messages that came from a lane; returns what is to be settled one by one."""
+        ids, cursors, strays = self._lanes.acknowledge(session, messages)
+        if ids:
+            turn.changes.append(PutMany(CURSORS, ids, cursors))
+        return strays
 
     def detach(self, session: Session, reason: str, turn: Turn, *, counts: bool) -> None:
         """A session is over. What it holds is delivered again; if `counts`, what it has received was an attempt."""
+        self._lanes.close(session)
+        self._backlog.on_lanes.pop(session.name, None)
         del self.sessions[session.name]
         self._holding.pop(session.name, None)
         of_client = self._of_client[session.client]
@@ -138,6 +161,8 @@ class Dispatch:
                 continue
             if sent.settled_ms is None:
                 sent.settled_ms = turn.now_ms
+            if turn.now_ms - sent.settled_ms <= sent.acknowledge_ms:
+                continue
             for place, item in enumerate(sent.items):
                 if item and turn.now_ms - sent.settled_ms > item[0].row.options.acknowledge_ms:
                     session.finish(number, place)
@@ -152,15 +177,19 @@ class Dispatch:
             if turn.now_ms - sent.sent_ms < self._settings.resend_ms:
                 break
             sent.sent_ms = turn.now_ms
-            self._send(session, number, sent, turn)
+            message = self._lanes.take_again(session, number) if sent.is_whole else None
+            if message is not None:
+                self._send_packed(session, number, sent, message, turn)
+            else:
+                self._send(session, number, sent, turn)
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def flush(self, turn: Turn) -> None:
         """Send what this turn has made ready."""
-        while self._backlog.touched:
+        while self._backlog.touched or self._backlog.on_lanes:
             touched, self._backlog.touched = self._backlog.touched, {}
-            sessions: dict[str, Session] = {}
+            sessions, self._backlog.on_lanes = self._backlog.on_lanes, {}
             for queue in touched.values():
                 for session in queue.sessions:
                     session.activate(queue)
@@ -169,19 +198,45 @@ class Dispatch:
                 self.fill(session, turn)
 
     def fill(self, session: Session, turn: Turn) -> None:
-        """Send as much as the client has room for."""
-        while session.active and session.room() > 0:
-            items = self._take(session)
-            if not items:
-                continue
-            session.number += 1
-            sent = session.messages[session.number] = Sent(items, turn.now_ms)
-            self._holding[session.name] = session
-            self._send(session, session.number, sent, turn)
+        """Send as much as the client has room for, from the lane and from queues in turn."""
+        while session.room() > 0 and (session.active or self._lanes.has_ready(session)):
+            is_lane_next, session.is_lane_next = session.is_lane_next, not session.is_lane_next
+            if is_lane_next:
+                self._send_from_lane(session, turn)
+            elif session.active and (items := self._take(session)):
+                session.number += 1
+                sent = session.messages[session.number] = Sent(items, turn.now_ms)
+                self._holding[session.name] = session
+                self._send(session, session.number, sent, turn)
 
-    def _take(self, session: Session) -> list[tuple[Queue, int] | None]:
+    def _send_from_lane(self, session: Session, turn: Turn) -> None:
+        """A message with what is first on the lane, if there is anything."""
+        number = session.number + 1
+        message = self._lanes.take(session, number)
+        if message is None:
+            return
+        session.number = number
+        session.held += message[2]
+        sent = session.messages[number] = self._lanes.sent(session, number, message[3], turn.now_ms)
+        self._holding[session.name] = session
+        self._send_packed(session, number, sent, message, turn)
+
+    def _send_packed(
+        self, session: Session, number: int, sent: Sent, message: tuple[bytes, list[int], int, int], turn: Turn
+    ) -> None:
+        items, bodies, count, _ = message
+        try:
+            payloads = [self._archive.body(body) for body in bodies]
+        except StorageError:
+            self._send(session, number, sent, turn)  # one by one: the others are sent
+            return
+        self.sent_items += count
+        packed: Any = msgspec.Raw(items)
+        turn.send(session.client, Deliveries(session.name, number, packed, payloads, session.epoch))
+
+    def _take(self, session: Session) -> Items:
         """The deliveries of one message: some of each queue in turn."""
-        items: list[tuple[Queue, int] | None] = []
+        items: Items = []
         size = taken = 0
         while session.active and session.room() > 0:
             if len(items) >= self._settings.items_per_message_max or size >= self._settings.message_bytes_max:
@@ -277,6 +332,8 @@ class Dispatch:
         for number, sent in list(session.messages.items()):
             if number > session.received:
                 break
+            if turn.now_ms - sent.sent_ms <= sent.acknowledge_ms:
+                continue
             for place, item in enumerate(sent.items):
                 if item and turn.now_ms - sent.sent_ms > item[0].row.options.acknowledge_ms:
                     session.finish(number, place)

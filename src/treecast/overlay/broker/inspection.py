@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from treecast.overlay.broker.backlog import Backlog
+from treecast.overlay.broker.depths import depths
 from treecast.overlay.broker.rows import LETTERS, SUBSCRIPTIONS, LetterRow, SubscriptionRow, decode
 from treecast.overlay.broker.subscriptions import Subscriptions
 from treecast.overlay.messages import Inspect
@@ -25,8 +26,8 @@ def inspect(
         case "subscriptions":
             return list(_subscriptions(shadow, message.after, count))
         case "queues":
-            depths = sorted((id, depth) for id, depth in backlog.depths() if id > message.after)
-            return [{"key": id, **depth} for id, depth in depths[:count]]
+            rows = sorted((id, depth) for id, depth in depths(backlog) if id > message.after)
+            return [{"key": id, **depth} for id, depth in rows[:count]]
         case "sources":
             names = sorted(name for name in subscriptions.sources if name > message.after)
             return [{"key": name, "description": subscriptions.sources[name].description} for name in names[:count]]

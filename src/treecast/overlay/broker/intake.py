@@ -8,9 +8,14 @@ that differ from the document itself have bodies of their own, each once however
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Protocol
 
+import msgspec
+
+from treecast import _native
 from treecast.document import AnyDocument, read_many
 from treecast.document import Document as ReadDocument
 from treecast.errors import DocumentError, TreecastError
@@ -19,7 +24,7 @@ from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.recent_ids import RecentIds
 from treecast.overlay.broker.refused import NAME_BYTES_MAX, RequestError, refusal
-from treecast.overlay.broker.rows import DOCUMENTS, RECENT, DocumentRow, EarlyRow, RecentRow, decode_many
+from treecast.overlay.broker.rows import DOCUMENTS, RECENT, EarlyRow, PackedDocumentRow, RecentRow, decode_many
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.tail import Published, Refused
@@ -194,21 +199,22 @@ class Intake:
         if self.keeps_documents:
             read = read_many(bodies, limits=self._index.limits)
             contents = [one if isinstance(one, ReadDocument) else body for one, body in zip(read, bodies, strict=True)]
-        part = self._index.render_part(contents, report=True)
-        rejected: dict[int, DocumentError] = dict(part.rejected)
-        matches = Matches(part.deliveries)
-        for at in range(matches.documents):
-            place = places[at]
-            error = rejected.get(at) or self._objection(validator, bodies[at], matches, at)
+        batch = self._index.render_columns(contents, report=True)
+        rejected: dict[int, DocumentError] = dict(batch.rejected)
+        counts = _native.delivery_counts(batch)
+        accepted: list[Document | None] = []
+        for at, count in enumerate(counts):
+            error = rejected.get(at) or self._objection(validator, bodies[at], count)
             if error is not None:
-                refusals.append(refusal(error, place))
-            else:
-                document = command.documents[place]
-                number = self._store(command.source, document, matches, at, turn)
-                numbers[place] = number
+                refusals.append(refusal(error, places[at]))
+            accepted.append(None if error is not None else command.documents[places[at]])
+        stored = self._store(batch, accepted, [command.source] * len(counts), counts, turn)
+        for at, document in enumerate(accepted):
+            if document is not None:
+                number = numbers[places[at]] = stored[at]
                 self._remember(command.source, document.id, number, turn)
                 turn.published.append((number, command.source, document.id, document.body, contents[at]))
-        return matches.documents
+        return len(counts)
 
     def take(
         self,
@@ -225,26 +231,29 @@ class Intake:
         used = self._index if index is None else index
         start = 0
         while start < len(documents):
-            part = used.render_part([one.content for one in documents[start:]], report=True)
-            rejected = dict(part.rejected)
-            matches = Matches(part.deliveries)
-            for at in range(matches.documents):
-                document = documents[start + at]
-                if at in rejected:
-                    self.refused += 1  # its root read it, so its limits are wider than ours
-                elif not matches.is_empty(at):
-                    early = _early_row(resolve(document.early)) if document.early else None
-                    self._store(document.source, document, matches, at, turn, (origin, document.number), early)
-            start += matches.documents
+            some = documents[start:]
+            batch = used.render_columns([one.content for one in some], report=True)
+            rejected = {at for at, _ in batch.rejected}
+            self.refused += len(rejected)  # their root read them, so its limits are wider than ours
+            counts = _native.delivery_counts(batch)
+            wanted = [
+                one if count and at not in rejected else None
+                for at, (one, count) in enumerate(zip(some, counts, strict=False))
+            ]
+            early = {
+                at: _early_row(resolve(one.early)) for at, one in enumerate(wanted) if one is not None and one.early
+            }
+            self._store(batch, wanted, [one.source for one in some], counts, turn, origin, early)
+            start += len(counts)
 
-    def _objection(self, validator: Validator | None, body: bytes, matches: Matches, at: int) -> TreecastError | None:
+    def _objection(self, validator: Validator | None, body: bytes, count: int) -> TreecastError | None:
         """Why a well-formed document is refused all the same."""
         try:
             if validator is not None:
                 self._schemas.check(validator, body)
         except DocumentError as error:
             return error
-        if self._settings.refuse_unwanted and matches.is_empty(at):
+        if self._settings.refuse_unwanted and not count:
             return RequestError("nobody wants this document", code="TC419", hint="no subscription matches it")
         return None
 
@@ -253,35 +262,82 @@ class Intake:
 
     def _store(
         self,
-        source: str,
-        document: Document | Incoming,
-        matches: Matches,
-        at: int,
+        batch: _native.DeliveryBatch,
+        documents: Sequence[Document | Incoming | None],
+        sources: Sequence[str],
+        counts: Sequence[int],
         turn: Turn,
-        origin: tuple[str, int] = ("", 0),
-        early: EarlyRow | None = None,
-    ) -> int:
-        published_ms = turn.now_ms if isinstance(document, Document) else document.published_ms
-        number = self._backlog.last_document + 1
-        self._backlog.last_document = number
-        own = self._append(document.body, turn)
-        ids, choices, refused = matches.of(at)
-        bodies: dict[int, int] = {}
-        contents: dict[int, bytes] = {}
-        for choice in dict.fromkeys(choices):
-            payload = contents[choice] = matches.payload(choice)
-            bodies[choice] = own if payload == document.body else self._append(payload, turn)
-        payloads = [bodies[choice] for choice in choices]
-        row = DocumentRow(source, document.id, published_ms, own, len(document.body), ids, payloads, *origin, early)
-        turn.put(DOCUMENTS, number, row)
-        self._archive.rows.remember(number, row)
-        if self._settings.announces:
-            contents_of = [contents[choice] for choice in choices]
-            turn.events.append(Published(number, published_ms, ids, contents_of, origin))
-        for id, code in refused:
-            self._backlog.add_letter(id, number, published_ms, code, 0, b"", turn, origin)
-        self._backlog.enqueue(number, ids, turn)
-        return number
+        origin: str = "",
+        early: Mapping[int, EarlyRow] | None = None,
+    ) -> list[int]:
+        """Store those that are not None, and who gets what of them; returns their numbers."""
+        # PERF: bench/network_cpu.py. What is done for each delivery is native; here is what is done for each document.
+        texts = [_text(one) if one is not None and count else b"" for one, count in zip(documents, counts, strict=True)]
+        distinct = _native.distinct_payloads(batch, texts)
+        numbers, published, origin_numbers, bodies, own = [], [], [], [], []
+        for at, document in enumerate(documents):
+            if document is None:
+                numbers.append(0)
+                published.append(0)
+                origin_numbers.append(0)
+                own.append(0)
+                bodies += [0] * len(distinct[at])
+                continue
+            self._backlog.last_document += 1
+            numbers.append(self._backlog.last_document)
+            published.append(turn.now_ms if isinstance(document, Document) else document.published_ms)
+            origin_numbers.append(0 if isinstance(document, Document) else document.number)
+            own.append(self._append(document.body, turn))
+            bodies += [own[at] if one is None else self._append(one, turn) for one in distinct[at]]
+        lanes = self._backlog.lanes
+        rows, others, sessions = lanes.enqueue(batch, numbers, published, origin, origin_numbers, bodies)
+        for at, (document, fields) in enumerate(zip(documents, rows, strict=True)):
+            if document is not None and fields is not None:
+                row = PackedDocumentRow(
+                    *(sources[at], document.id, published[at], own[at], len(document.body)),
+                    *(msgspec.Raw(fields[0]), msgspec.Raw(fields[1]), origin, origin_numbers[at]),
+                    early.get(at) if early else None,
+                )
+                turn.put(DOCUMENTS, numbers[at], row)
+        if self._settings.announces or batch.refused:
+            self._announce(batch, numbers, published, distinct, documents, counts, turn, (origin, origin_numbers))
+        for session in sessions:
+            self._backlog.on_lanes[session.name] = session
+        for at, group in groupby(others, itemgetter(0)):
+            self._backlog.enqueue(numbers[at], [id for _, id in group], turn)
+        return numbers
+
+    def _announce(
+        self,
+        batch: _native.DeliveryBatch,
+        numbers: Sequence[int],
+        published: Sequence[int],
+        distinct: Sequence[Sequence[bytes | None]],
+        documents: Sequence[Document | Incoming | None],
+        counts: Sequence[int],
+        turn: Turn,
+        origins: tuple[str, Sequence[int]],
+    ) -> None:
+        """Say who gets what, to whoever wants to know; deliveries that were refused become dead letters."""
+        ids, choices = _native.delivery_lists(batch)
+        refusals = batch.refusals
+        begin = first = 0
+        for at, document in enumerate(documents):
+            end = begin + counts[at]
+            if document is not None:
+                accepted = [place for place in range(begin, end) if choices[place] >= 0]
+                contents = [distinct[at][choices[place] - first] for place in accepted]
+                origin = (origins[0], origins[1][at])
+                if self._settings.announces:
+                    payloads = [document.body if one is None else one for one in contents]
+                    who = [ids[place] for place in accepted]
+                    turn.events.append(Published(numbers[at], published[at], who, payloads, origin))
+                for place in range(begin, end):
+                    if choices[place] < 0:
+                        code = refusals[-1 - choices[place]].code
+                        self._backlog.add_letter(ids[place], numbers[at], published[at], code, 0, b"", turn, origin)
+            begin = end
+            first += len(distinct[at])
 
     def _remember(self, source: str, id: str, number: int, turn: Turn) -> None:
         """A publisher's own id, to recognise a second copy."""
@@ -305,37 +361,7 @@ def _early_row(change: Change | None) -> EarlyRow:
     return EarlyRow(change.steps, change.namespaces, change.empty) if change else EarlyRow()
 
 
-class Matches:
-    """The deliveries of some documents, as lists. PERF: bench/broker.py: Arrow's scalars cost more than matching."""
-
-    def __init__(self, deliveries: Any) -> None:
-        self._ends: list[int] = deliveries.offsets.to_pylist()
-        self.documents = len(self._ends) - 1
-        rows = deliveries.values
-        self._ids: list[str] = rows.field("subscription").to_pylist()
-        column = rows.field("payload")
-        self._choices: list[int] = column.indices.to_pylist()
-        codes = rows.field("code")
-        self._codes: list[str | None] | None = codes.to_pylist() if codes.null_count < len(codes) else None
-        _, ends, data = column.dictionary.buffers()
-        self._first = column.dictionary.offset
-        self._payload_ends = memoryview(ends).cast("q") if ends is not None else memoryview(b"")
-        self._payloads = memoryview(data) if data is not None else memoryview(b"")
-
-    def of(self, at: int) -> tuple[list[str], list[int], list[tuple[str, str]]]:
-        """Of one document: subscriptions, the numbers of their payloads, and those that were refused, with codes."""
-        begin, end = self._ends[at], self._ends[at + 1]
-        ids, choices = self._ids[begin:end], self._choices[begin:end]
-        if self._codes is None:
-            return ids, choices, []
-        codes = self._codes[begin:end]
-        accepted = [place for place, code in enumerate(codes) if code is None]
-        refused = [(id, code) for id, code in zip(ids, codes, strict=True) if code is not None]
-        return [ids[place] for place in accepted], [choices[place] for place in accepted], refused
-
-    def is_empty(self, at: int) -> bool:
-        return self._ends[at] == self._ends[at + 1]
-
-    def payload(self, choice: int) -> bytes:
-        begin, end = self._payload_ends[self._first + choice], self._payload_ends[self._first + choice + 1]
-        return bytes(self._payloads[begin:end])  # views are compared byte by byte, which takes longer than copying them
+def _text(document: Document | Incoming) -> bytes:
+    """Whoever publishes in this process may give other buffers."""
+    body = document.body
+    return body if type(body) is bytes else bytes(body)

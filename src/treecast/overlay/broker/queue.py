@@ -39,12 +39,20 @@ class Queue:
         "retries",
         "row",
         "sent",
+        "serial",
         "sessions",
+        "slot",
     )
 
-    def __init__(self, id: str, row: SubscriptionRow, newest: int, done: Iterable[int] = ()) -> None:
+    def __init__(
+        self, id: str, row: SubscriptionRow, newest: int, done: Iterable[int] = (), *, serial: int = 0
+    ) -> None:
         self.id = id
         self.row = row
+        self.serial = serial
+        """No other queue of its broker ever has the same."""
+        self.slot = -1
+        """If it is not negative, all deliveries are on the lane of its session, and here is nothing: see `Lanes`."""
         self.outstanding: dict[int, int] = {}
         """Attempts by key."""
         self.ready: deque[int] = deque()
@@ -139,6 +147,16 @@ class Queue:
         self.behind = True
         self.rematch_until = rematch_until
         self.matcher = None
+
+    def is_plain(self) -> bool:
+        """It waits for nothing, and is sent whatever comes."""
+        return not (self.outstanding or self.behind or self.parked or self.row.paused)
+
+    def restore(self, keys: list[int], done: Iterable[int], newest: int) -> None:
+        """It was on a lane, with these outstanding, in order."""
+        self._order = keys
+        self.done = set(done)
+        self.newest = newest
 
     def is_idle(self) -> bool:
         """Nobody receives, and nothing is known that bare numbers could not say."""

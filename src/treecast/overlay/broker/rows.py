@@ -122,6 +122,21 @@ class DocumentRow(Row, frozen=True):
     """What was done to it on the way; None: the body is as it was published."""
 
 
+class PackedDocumentRow(Row, frozen=True):
+    """A `DocumentRow` that is written, with two fields as they are stored: native code makes them of columns."""
+
+    source: str
+    id: str
+    published_ms: int
+    body: int
+    bytes: int
+    subscriptions: msgspec.Raw
+    payloads: msgspec.Raw
+    origin: str = ""
+    origin_number: int = 0
+    early: EarlyRow | None = None
+
+
 class RecentRow(Row, frozen=True):
     """`recent[document]`: a publisher's own id, to recognise a second copy."""
 

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from treecast.overlay.broker.queue import Queue
 
+Items = list[tuple[Queue, int] | None]
+
 
 class Sent:
-    """A message of a session. An item becomes None when it is done, or given up."""
+    """A message of a session. An item becomes None when it is done, or given up.
 
-    __slots__ = ("items", "sent_ms", "settled_ms")
+    While `is_whole`, its items are on the lane of the session. Whoever looks at them takes them from there: `open`.
+    """
 
-    def __init__(self, items: list[tuple[Queue, int] | None], sent_ms: int) -> None:
-        self.items = items
+    __slots__ = ("_items", "_open", "acknowledge_ms", "sent_ms", "settled_ms")
+
+    def __init__(
+        self, items: Items | None, sent_ms: int, acknowledge_ms: int = 0, open: Callable[[], Items] | None = None
+    ) -> None:
+        self._items = items
+        self._open = open
         self.sent_ms = sent_ms
+        self.acknowledge_ms = acknowledge_ms
+        """No item is overdue before."""
         self.settled_ms: int | None = None
         """Since when its client says that it has dealt with it."""
+
+    @property
+    def items(self) -> Items:
+        if self._items is None:
+            assert self._open is not None
+            self._items, self._open = self._open(), None
+        return self._items
+
+    @property
+    def is_whole(self) -> bool:
+        return self._items is None
+
+    def is_done(self) -> bool:
+        return self._items is not None and not any(self._items)
 
 
 class Session:
@@ -30,7 +55,9 @@ class Session:
         "epoch",
         "heard_ms",
         "held",
+        "is_lane_next",
         "is_patient",
+        "lane",
         "life",
         "messages",
         "name",
@@ -62,6 +89,9 @@ class Session:
         self.active: deque[Queue] = deque()
         """Queues that may have something to send, in turn."""
         self._active_ids: set[str] = set()
+        self.lane = -1
+        """See `Lanes`. Messages come from the lane and from these queues in turn."""
+        self.is_lane_next = True
 
     def activate(self, queue: Queue) -> None:
         if queue.id not in self._active_ids:
@@ -106,5 +136,5 @@ class Session:
 
     def forget_finished(self) -> None:
         """Messages that were received, and whose items are all done, are not needed any more."""
-        for number in [n for n, sent in self.messages.items() if n <= self.received and not any(sent.items)]:
+        for number in [n for n, sent in self.messages.items() if n <= self.received and sent.is_done()]:
             del self.messages[number]

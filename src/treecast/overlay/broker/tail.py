@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from treecast.overlay.broker.depths import longest
 from treecast.overlay.broker.rows import (
     LETTER_KEYS,
     LETTERS,
@@ -241,7 +242,7 @@ class Tail:
 
     def longest(self, count: int) -> list[Depth]:
         """The subscriptions that wait for most, parked ones first. It looks at everything that waits."""
-        return [Depth(*depth) for depth in self._backlog.longest(count)]
+        return [Depth(*depth) for depth in longest(self._backlog, count)]
 
     def waiting_from(self, *, received: bool = False) -> int:
         """The first document that somebody waits for; or, somebody who receives at present."""

@@ -9,7 +9,7 @@ import msgspec
 
 from treecast.overlay.replica.messages import Lineage
 from treecast.overlay.replica.space import Space
-from treecast.overlay.storage import Append, Change, DropBefore, Put, Storage
+from treecast.overlay.storage import Append, Change, DropBefore, Put, Storage, one_by_one
 
 MEMBERS = "replica_members"
 """`replica_members[broker]`."""
@@ -142,7 +142,7 @@ def with_tables(tables: dict[str, bool], changes: Iterable[Change]) -> dict[str,
     """The tables, and those that these changes write to."""
     more = {
         change.table: isinstance(change.key, int)
-        for change in changes
+        for change in one_by_one(changes)
         if not isinstance(change, Append | DropBefore) and change.table not in tables
     }
     return {**tables, **more} if more else tables

@@ -35,7 +35,7 @@ from treecast.overlay.replica.settings import ReplicaSettings
 from treecast.overlay.replica.snapshot import Transfer
 from treecast.overlay.replica.space import LOG, decode_changes, encode_changes
 from treecast.overlay.retry import Retry
-from treecast.overlay.storage import Change, DeleteBefore, DropBefore, Put
+from treecast.overlay.storage import Change, DeleteBefore, DropBefore, Put, one_by_one
 
 TRANSFER_BITS = 20
 """Of a transfer's number that are drawn. The others count."""
@@ -198,7 +198,8 @@ class Replicated:
         """Nothing waits, and the backup has all groups."""
         return not self._member.row.is_paired or (not self._held and self.safe >= self._member.group)
 
-    def _store(self, changes: Sequence[Change]) -> list[Effect]:
+    def _store(self, asked: Sequence[Change]) -> list[Effect]:
+        changes = list(one_by_one(asked))
         member = self._member
         group = member.group + 1
         member.advance(changes, group)

@@ -31,8 +31,10 @@ from treecast.overlay.storage import (
     DropBefore,
     Key,
     Put,
+    SingleChange,
     Storage,
     StorageError,
+    one_by_one,
 )
 
 LOG = "replica_log"
@@ -56,7 +58,7 @@ class ReplicaError(PeerError):
 def encode_changes(changes: Iterable[Change], with_bodies: bool = True) -> bytes:
     """For the backup; or, without bodies, for the log of a storage that has them."""
     entries: list[tuple[int, str, int | str, bytes]] = []
-    for change in changes:
+    for change in one_by_one(changes):
         # PERF: bench/replica.py; types are compared, as isinstance is slow where it says no.
         kind = type(change)
         if kind is Put:
@@ -141,9 +143,9 @@ class Space:
         for change in changes:
             if type(change) is Append:
                 self.last_body = max(self.last_body, change.number)
-        return [self._translate(change) for change in changes] if self.slot else changes
+        return [self._translate(change) for change in one_by_one(changes)] if self.slot else changes
 
-    def _translate(self, change: Change) -> Change:
+    def _translate(self, change: SingleChange) -> Change:
         match change:
             case Put(table, key, value):
                 return Put(self.table(table), key, value)

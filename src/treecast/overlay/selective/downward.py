@@ -7,7 +7,7 @@ again, with what has changed meanwhile: nothing is queued twice, and nothing tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 
 from treecast.overlay.peer import Effect, Send
@@ -20,8 +20,8 @@ from treecast.selective.subtrees import Subtree, elements_of
 
 Position = Callable[[int], int | None]
 """The version up to which this peer knows a subtree; None if it does not have it."""
-Check = Callable[[str, Subtree], bool]
-"""Whether a neighbour may have a subtree."""
+Check = Callable[[str, Subtree, bytes], bool]
+"""Whether a neighbour may have a subtree; it may have shown a pass."""
 
 
 class Feed:
@@ -44,6 +44,7 @@ class Client:
         self.feeds: dict[Subtree, Feed] = {}
         self.refused: list[Want] = []
         self.is_granted = False
+        self.proof = b""
 
 
 class Downward:
@@ -67,6 +68,8 @@ class Downward:
         self._random = random
         self._check = check
         self.elements_sent = 0
+        self.edition = 0
+        """Of the outline."""
 
     def set_wants(self, name: str, message: Wants) -> tuple[list[int], list[int]]:
         """Take the wants of a neighbour. Returns the roots that it wants now, and those that it no longer wants."""
@@ -83,9 +86,10 @@ class Downward:
         client.serial = message.serial
         client.is_granted = False
         client.refused = []
+        client.proof = message.proof
         wanted: dict[Subtree, Want] = {}
         for one in message.wants:
-            part = self._valid(name, one)
+            part = self._valid(name, one, message.proof)
             if part is None:
                 client.refused.append(one)
             else:
@@ -101,12 +105,12 @@ class Downward:
                 client.feeds[part] = self._new_feed(part, want.position)  # it may have forgotten what it had
         return [part.root for part in new], gone + [part.root for part in ended]
 
-    def _valid(self, name: str, want: Want) -> Subtree | None:
+    def _valid(self, name: str, want: Want, proof: bytes) -> Subtree | None:
         """The subtree, if there is one and the neighbour may have it."""
         if want.root not in self._outline or any(id not in self._outline for id in want.without):
             return None
         part = Subtree(want.root, tuple(want.without))
-        return part if self._check is None or self._check(name, part) else None
+        return part if self._check is None or self._check(name, part, proof) else None
 
     def _new_feed(self, part: Subtree, position: int) -> Feed:
         pending = {
@@ -126,6 +130,28 @@ class Downward:
             self.table.unsubscribe(name, part)
         return [part.root for part in client.feeds]
 
+    def drop(self, gone: Collection[int]) -> list[int]:
+        """These elements are about to be removed from the document. Returns the roots that are wanted no more."""
+        return self._end(lambda name, part: part.root in gone or any(id in gone for id in part.without))
+
+    def check_again(self) -> list[int]:
+        """Rights have changed: end what may not be had any more. Returns the roots that are wanted no more."""
+        check = self._check
+        if check is None:
+            return []
+        return self._end(lambda name, part: not check(name, part, self.clients[name].proof))
+
+    def _end(self, is_over: Callable[[str, Subtree], bool]) -> list[int]:
+        """End some feeds. Their neighbours are told that they are refused, and may ask again."""
+        roots: list[int] = []
+        for name, client in self.clients.items():
+            for part in [part for part in client.feeds if is_over(name, part)]:
+                self.table.unsubscribe(name, part)
+                client.refused.append(Want(part.root, list(part.without), client.feeds.pop(part).position))
+                client.is_granted = False
+                roots.append(part.root)
+        return roots
+
     def note_changes(self, ids: Iterable[int]) -> None:
         """These elements have changed: whoever wants them will get them."""
         for id in ids:
@@ -140,7 +166,9 @@ class Downward:
         if feed is None or message.position <= feed.position:
             return
         feed.position = message.position
-        feed.pending = {id: None for id in feed.pending if self._elements[id].version > feed.position}
+        feed.pending = {
+            id: None for id in feed.pending if id in self._elements and self._elements[id].version > feed.position
+        }
         feed.retry.reset()
 
     def send(self, now_ms: int) -> list[Effect]:
@@ -169,5 +197,5 @@ class Downward:
         position = self._position(part.root)
         if position is None or position <= feed.position:
             return None  # what is pending is newer than what is known to be complete
-        elements = [self._elements[id] for id in sorted(feed.pending)]
-        return Update(part.root, list(part.without), feed.position, position, elements)
+        elements = [self._elements[id] for id in sorted(feed.pending) if id in self._elements]
+        return Update(part.root, list(part.without), feed.position, position, elements, self.edition)

@@ -20,9 +20,10 @@ NEIGHBOURS_MAX = 10_000
 class Neighbour:
     """What is known of a peer of an adjacent level."""
 
-    __slots__ = ("heard_ms", "incarnation", "rank")
+    __slots__ = ("address", "heard_ms", "incarnation", "rank")
 
-    def __init__(self, rank: int, incarnation: int, heard_ms: int) -> None:
+    def __init__(self, rank: int, incarnation: int, heard_ms: int, address: str = "") -> None:
+        self.address = address
         self.rank = rank
         self.incarnation = incarnation
         self.heard_ms = heard_ms
@@ -38,6 +39,9 @@ class Neighbours:
         self._settings = settings
         self._heard: dict[str, Neighbour] = {}
         self._said_ms: int | None = None
+        self._asks = False
+        self.address = ""
+        """Where others reach this peer, if it is known."""
 
     def hear(self, sender: str, message: Presence, now_ms: int) -> bool:
         """A peer is there; says whether it is new or has been restarted."""
@@ -47,7 +51,7 @@ class Neighbours:
         if old is None and len(self._heard) >= NEIGHBOURS_MAX:
             return False
         is_new = old is None or old.incarnation != message.incarnation
-        self._heard[sender] = Neighbour(message.rank, message.incarnation, now_ms)
+        self._heard[sender] = Neighbour(message.rank, message.incarnation, now_ms, message.address)
         return is_new
 
     def above(self, now_ms: int) -> list[str]:
@@ -80,7 +84,33 @@ class Neighbours:
         """Say that this peer is there, if it is time."""
         if self._said_ms is not None and 0 <= now_ms - self._said_ms < self._settings.presence_ms:
             return []
-        asks = self._said_ms is None
+        asks = self._said_ms is None or self._asks
+        self._asks = False
         self._said_ms = now_ms
         names = list(dict.fromkeys([*self._known, *self._heard]))
-        return [Send(name, Presence(self.rank, self.incarnation, asks, needs_outline)) for name in names]
+        return [Send(name, Presence(self.rank, self.incarnation, asks, needs_outline, self.address)) for name in names]
+
+    def forget(self, now_ms: int, lease_ms: int) -> None:
+        """Forget neighbours that have been silent for long, so that nobody speaks to them for ever."""
+        for name in [name for name, one in self._heard.items() if abs(now_ms - one.heard_ms) >= lease_ms]:
+            del self._heard[name]
+
+    def address_of(self, name: str) -> str:
+        """Where a neighbour says that it can be reached; empty if it has not said so."""
+        one = self._heard.get(name)
+        return one.address if one is not None else ""
+
+    def rank_of(self, name: str) -> int:
+        return self._heard[name].rank
+
+    def say_soon(self) -> None:
+        """Say with the next tick that this peer is there, and ask the others to say so."""
+        self._said_ms = None
+
+    def ask_again(self) -> None:
+        """Whoever has not answered yet is asked with the next presence."""
+        self._asks = True
+
+    def names(self) -> list[str]:
+        """All that have been heard."""
+        return list(self._heard)

@@ -52,7 +52,7 @@ class SelectiveBroker:
         rank: int,
         random: Random,
         *,
-        neighbours: Iterable[str],
+        neighbours: Iterable[str] | Neighbours,
         settings: SelectiveSettings | None = None,
         faces_subscribers: bool = False,
         check: Check | None = None,
@@ -64,8 +64,17 @@ class SelectiveBroker:
         self._random = random
         self._faces_subscribers = faces_subscribers
         self._check = check
-        self.neighbours = Neighbours(rank, random.getrandbits(48), neighbours, self._settings)
+        self._has_own_neighbours = not isinstance(neighbours, Neighbours)
+        """Not so if it is one of several inside a peer, which speaks for all of them (`tree_broker`)."""
+        self.neighbours = (
+            neighbours
+            if isinstance(neighbours, Neighbours)
+            else Neighbours(rank, random.getrandbits(48), neighbours, self._settings)
+        )
         self.elements: dict[int, ElementState] = {}
+        self.outline: Outline | None = None
+        self.edition = 0
+        """Of the outline: how often it has changed."""
         self._parents: list[int] = []
         self.upward: Upward | None = None
         self.downward: Downward | None = None
@@ -110,18 +119,36 @@ class SelectiveBroker:
         if self._parents or not self.neighbours.is_above(sender) or not is_tree(message.parents):
             return []
         self._parents = message.parents
-        outline = Outline(message.parents)
+        self.take_outline(Outline(message.parents))
+        return []
+
+    def take_outline(self, outline: Outline) -> None:
+        """Begin to serve a document with this structure."""
+        self.outline = outline
         self.upward = Upward(outline, self.elements, self.neighbours, self._settings)
         self.downward = Downward(
             outline, self.elements, self.upward.position, self._settings, self._random, self._check
         )
-        return []
+
+    def change_outline(self, removed: Iterable[int], inserted: Iterable[tuple[int, int, int]], edition: int) -> None:
+        """The structure changes: subtrees go, and elements (id, parent, position) come. Wants of what goes end."""
+        assert self.outline is not None and self.upward is not None and self.downward is not None
+        for top in removed:
+            gone = set(self.outline.subtree(top))
+            self.upward.change_wants((), self.downward.drop(gone))
+            self.upward.drop(gone)
+            for id in gone:
+                self.elements.pop(id, None)
+            self.outline.remove(top)
+        for id, parent, position in inserted:
+            self.outline.insert(parent, position, id)
+        self.edition = self.upward.edition = self.downward.edition = edition
 
     def _serve(
         self, sender: str, message: Inquiry | Wants | Receipt, upward: Upward, downward: Downward, now_ms: int
     ) -> list[Effect]:
         if isinstance(message, Inquiry):
-            if message.root >= len(self._parents):
+            if self.outline is None or message.root not in self.outline:
                 return []
             return [Send(sender, Offer(message.round, upward.distance(message.root)))]
         if isinstance(message, Receipt):
@@ -136,7 +163,9 @@ class SelectiveBroker:
         return client is not None and (client.incarnation, client.serial) == (message.incarnation, message.serial)
 
     def tick(self, now_ms: int) -> list[Effect]:
-        effects = self.neighbours.tick(now_ms, needs_outline=self.upward is None)
+        effects: list[Effect] = []
+        if self._has_own_neighbours:
+            effects = self.neighbours.tick(now_ms, needs_outline=self.upward is None)
         if self.upward is None or self.downward is None:
             return effects
         for name in list(self.downward.clients):

@@ -4,6 +4,7 @@ presence, outline             who is there, and what the document looks like
 inquiry, offer                which neighbour upwards is the best to ask for a subtree
 wants, grant                  all that one neighbour asks of another, and that it will come
 update, receipt               elements that have changed, and up to which version they have arrived
+of tree                       any of these, in a network that carries several trees; and how their outlines change
 """
 
 from __future__ import annotations
@@ -32,12 +33,22 @@ class Presence(_Message, frozen=True, tag="sel-presence"):
     asks: bool
     """Whether the other one should say at once that it is there, too."""
     needs_outline: bool = False
+    address: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    """Where the sender can be reached, if that is known."""
 
 
 class OutlineParents(_Message, frozen=True, tag="sel-outline"):
     """The structure of the document: the parent of each element in document order."""
 
     parents: Annotated[list[int], _ELEMENTS]
+
+
+class Rights(_Message, frozen=True):
+    """What brokers that face subscribers go by: a pass must be signed with this key, for this epoch."""
+
+    epoch: Number = 0
+    key: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+    """Empty: no pass is asked for, but nobody may ask for the whole tree."""
 
 
 class Inquiry(_Message, frozen=True, tag="sel-inquiry"):
@@ -68,6 +79,10 @@ class Wants(_Message, frozen=True, tag="sel-wants"):
     incarnation: Number
     serial: Number
     wants: Annotated[list[Want], _MANY]
+    edition: Number = 0
+    """Of the outline that the sender speaks of."""
+    proof: Annotated[bytes, msgspec.Meta(max_length=1_000)] = b""
+    """A subscriber's pass."""
 
 
 class Grant(_Message, frozen=True, tag="sel-grant"):
@@ -94,6 +109,8 @@ class Update(_Message, frozen=True, tag="sel-update"):
     base: Number
     upto: Number
     elements: Annotated[list[ElementState], _ELEMENTS]
+    edition: Number = 0
+    """Of the outline that the elements are part of."""
 
 
 class Receipt(_Message, frozen=True, tag="sel-receipt"):
@@ -104,4 +121,43 @@ class Receipt(_Message, frozen=True, tag="sel-receipt"):
     position: Number
 
 
-SelectiveMessage = Presence | OutlineParents | Inquiry | Offer | Wants | Grant | Update | Receipt
+class OutlineAsk(_Message, frozen=True, tag="sel-outline-ask"):
+    """How has the outline of this tree changed after that edition? 0: what is it?"""
+
+    edition: Number
+
+
+class OutlineRows(_Message, frozen=True, tag="sel-outline-rows"):
+    """A whole outline: (id, parent) of each element in document order, -1 for the parent of the root."""
+
+    edition: Number
+    rights: Rights
+    rows: Annotated[list[tuple[int, int]], _ELEMENTS]
+
+
+class OutlineChange(_Message, frozen=True):
+    """From one edition to the next: subtrees that are removed, then (id, parent, position) that are inserted."""
+
+    removed: Annotated[list[int], _ELEMENTS]
+    inserted: Annotated[list[tuple[int, int, int]], _ELEMENTS]
+
+
+class OutlineChanges(_Message, frozen=True, tag="sel-outline-changes"):
+    """The changes after an edition, in order; each leads to the next edition."""
+
+    base: Number
+    rights: Rights
+    changes: Annotated[list[OutlineChange], _MANY]
+
+
+TreeMessage = Inquiry | Offer | Wants | Grant | Update | Receipt | OutlineAsk | OutlineRows | OutlineChanges
+
+
+class OfTree(_Message, frozen=True, tag="sel-tree"):
+    """A message that concerns one of the trees that a network carries."""
+
+    tree: Annotated[str, msgspec.Meta(max_length=5_000)]
+    message: TreeMessage
+
+
+SelectiveMessage = Presence | OutlineParents | Inquiry | Offer | Wants | Grant | Update | Receipt | OfTree

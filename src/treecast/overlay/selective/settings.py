@@ -31,3 +31,9 @@ class SelectiveSettings:
     """The policy that chooses a neighbour upwards: one of `PROPAGATION_POLICIES`."""
     clients_max: int = 10_000
     """Neighbours that may ask for something. One more is not answered."""
+    trees_max: int = 10_000
+    """Trees that one broker carries. Wants of one more are not answered."""
+    changes_max: int = 1_000
+    """Changes of an outline that are remembered. Who has missed more gets the whole outline."""
+    verify_ms: int = 5_000
+    """What has arrived and cannot be verified for so long is fetched again, from another broker if there is one."""

@@ -42,18 +42,23 @@ class Source:
         self,
         name: str,
         random: Random,
-        parents: list[int],
+        parents: list[int] | Outline,
         *,
-        neighbours: Iterable[str] = (),
+        neighbours: Iterable[str] | Neighbours = (),
         settings: SelectiveSettings | None = None,
     ) -> None:
         self.name = name
         self.version = 0
         self.elements: dict[int, ElementState] = {}
-        self.outline = Outline(parents)
-        self._parents = parents
+        self.outline = parents if isinstance(parents, Outline) else Outline(parents)
+        self._parents = [] if isinstance(parents, Outline) else parents
         self._settings = settings or SelectiveSettings()
-        self.neighbours = Neighbours(0, random.getrandbits(48), neighbours, self._settings)
+        self._has_own_neighbours = not isinstance(neighbours, Neighbours)
+        self.neighbours = (
+            neighbours
+            if isinstance(neighbours, Neighbours)
+            else Neighbours(0, random.getrandbits(48), neighbours, self._settings)
+        )
         self.downward = Downward(self.outline, self.elements, lambda root: self.version, self._settings, random)
 
     def publish(self, payloads: Mapping[int, bytes], now_ms: int) -> list[Effect]:
@@ -63,6 +68,26 @@ class Source:
             self.elements[id] = ElementState(id, self.version, payload)
         self.downward.note_changes(payloads)
         return self.downward.send(now_ms)
+
+    def publish_states(self, version: int, states: Mapping[int, tuple[int, bytes]], now_ms: int) -> list[Effect]:
+        """The same for a publisher that counts versions itself: (version, payload) of what has changed."""
+        self.version = max(self.version, version)
+        for id, (changed_in, payload) in states.items():
+            self.elements[id] = ElementState(id, changed_in, payload)
+        self.downward.note_changes(states)
+        return self.downward.send(now_ms)
+
+    def change_outline(self, removed: Iterable[int], inserted: Iterable[tuple[int, int, int]], edition: int) -> None:
+        """The structure changes, before `publish_states`."""
+        for top in removed:
+            gone = set(self.outline.subtree(top))
+            self.downward.drop(gone)
+            for id in gone:
+                self.elements.pop(id, None)
+            self.outline.remove(top)
+        for id, parent, position in inserted:
+            self.outline.insert(parent, position, id)
+        self.downward.edition = edition
 
     def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
         if isinstance(message, Presence):
@@ -92,4 +117,5 @@ class Source:
         for name in list(self.downward.clients):
             if self.neighbours.silence_ms(name, now_ms) >= self._settings.lease_ms:
                 self.downward.forget(name)
-        return [*self.neighbours.tick(now_ms, needs_outline=False), *self.downward.send(now_ms)]
+        presence = self.neighbours.tick(now_ms, needs_outline=False) if self._has_own_neighbours else []
+        return [*presence, *self.downward.send(now_ms)]

@@ -6,7 +6,7 @@ may see. What arrives is handed to the application (`Deliver`), each state of an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from random import Random
 from typing import Any
 
@@ -42,13 +42,18 @@ class SubscriberPeer:
         rank: int,
         random: Random,
         *,
-        brokers: Iterable[str],
+        brokers: Iterable[str] | Neighbours,
         settings: SelectiveSettings | None = None,
     ) -> None:
         self.name = name
         self._settings = settings or SelectiveSettings()
         self._random = random
-        self.neighbours = Neighbours(rank, random.getrandbits(48), brokers, self._settings)
+        self._has_own_neighbours = not isinstance(brokers, Neighbours)
+        self.neighbours = (
+            brokers
+            if isinstance(brokers, Neighbours)
+            else Neighbours(rank, random.getrandbits(48), brokers, self._settings)
+        )
         self.elements: dict[int, ElementState] = {}
         self.broker = ""
         self.is_granted = False
@@ -57,6 +62,9 @@ class SubscriberPeer:
         self._positions: dict[Subtree, int] = {}
         self._serial = 0
         self._said_ms: int | None = None
+        self.edition = 0
+        """Of the outline that has what is wanted."""
+        self.proof = b""
 
     def want(self, parts: Iterable[Subtree], now_ms: int) -> list[Effect]:
         """Ask for these subtrees, in place of those before."""
@@ -71,7 +79,7 @@ class SubscriberPeer:
             return []
         self._said_ms = now_ms
         wants = [Want(part.root, list(part.without), position) for part, position in self._positions.items()]
-        return [Send(self.broker, Wants(self.neighbours.incarnation, self._serial, wants))]
+        return [Send(self.broker, Wants(self.neighbours.incarnation, self._serial, wants, self.edition, self.proof))]
 
     def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
         if isinstance(message, Presence):
@@ -105,7 +113,7 @@ class SubscriberPeer:
         return [receipt, Deliver(Arrival(tuple(new)))] if new else [receipt]
 
     def tick(self, now_ms: int) -> list[Effect]:
-        effects = self.neighbours.tick(now_ms, needs_outline=False)
+        effects = self.neighbours.tick(now_ms, needs_outline=False) if self._has_own_neighbours else []
         if self.broker and not self.neighbours.is_alive(self.broker, now_ms):
             self.broker = ""
         if not self.broker:
@@ -115,4 +123,38 @@ class SubscriberPeer:
             self.broker = self._random.choice(alive)
             return [*effects, *self._say_wants(now_ms, is_new=True)]
         is_time = self._said_ms is None or not 0 <= now_ms - self._said_ms < self._settings.refresh_ms
-        return [*effects, *self._say_wants(now_ms, is_new=False)] if is_time else effects
+        # What was refused may be there by now, or a newer pass has come: it is asked for again.
+        return [*effects, *self._say_wants(now_ms, is_new=bool(self.refused))] if is_time else effects
+
+    def hear_anew(self, sender: str, now_ms: int) -> list[Effect]:
+        """The broker has been restarted: it must be told again."""
+        return self._say_wants(now_ms, is_new=True) if sender == self.broker else []
+
+    def parts(self) -> list[Subtree]:
+        """What is wanted."""
+        return list(self._positions)
+
+    def save(self) -> tuple[list[Want], list[ElementState]]:
+        """What has arrived, and how much of it: for a subscriber that goes away and comes back."""
+        wants = [Want(part.root, list(part.without), position) for part, position in self._positions.items()]
+        return wants, list(self.elements.values())
+
+    def restore(self, wants: Iterable[Want], elements: Iterable[ElementState]) -> None:
+        """Go on from what was saved, before `want`."""
+        self._positions = {Subtree(want.root, tuple(want.without)): want.position for want in wants}
+        self.elements = {one.id: one for one in elements}
+
+    def keep_only(self, ids: Container[int]) -> None:
+        """Forget elements that have been removed from the document."""
+        self.elements = {id: one for id, one in self.elements.items() if id in ids}
+
+    def start_over(self, now_ms: int) -> list[Effect]:
+        """Fetch everything again, from another broker if there is one: what came from this one was not right."""
+        left = self.broker
+        self._positions = dict.fromkeys(self._positions, 0)
+        self.elements.clear()
+        others = [name for name in self.neighbours.above(now_ms) if name != left]
+        goodbye = [Send(left, Wants(self.neighbours.incarnation, self._serial + 1, []))] if left and others else []
+        self._serial += bool(goodbye)
+        self.broker = self._random.choice(others) if others else left
+        return [*goodbye, *self._say_wants(now_ms, is_new=True)]

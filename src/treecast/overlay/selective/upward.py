@@ -15,7 +15,7 @@ Source: Selective, section V-B.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import count
 
 from treecast.overlay.peer import Effect, Send
@@ -59,8 +59,8 @@ class Asked:
 
     __slots__ = ("roots", "said_ms", "serial")
 
-    def __init__(self) -> None:
-        self.serial = 0
+    def __init__(self, serial: int = 0) -> None:
+        self.serial = serial
         self.roots: list[int] = []
         self.said_ms: int | None = None
 
@@ -85,8 +85,15 @@ class Upward:
         self._choose = PROPAGATION_POLICIES[settings.propagation]
         self._rounds = count(1)
         self._asked: dict[str, Asked] = {}
+        self.edition = 0
+        """Of the outline."""
+        self.serial_base = 0
+        """Serials begin after it: neighbours may remember those of an earlier life of this tree."""
 
     # -- questions
+
+    def serial_max(self) -> int:
+        return max((asked.serial for asked in self._asked.values()), default=self.serial_base)
 
     def position(self, root: int) -> int | None:
         """The version up to which a subtree is known here; None if nobody has promised it."""
@@ -124,6 +131,11 @@ class Upward:
         for root in self.forwarding.asked():
             if root not in self.links:
                 self.links[root] = Link(self.position(root) or 0)
+
+    def drop(self, gone: Collection[int]) -> None:
+        """These elements are about to be removed from the document, and nobody wants them."""
+        for root in [root for root in self.links if root in gone]:
+            del self.links[root]
 
     def _close_links(self) -> None:
         """Drop the links that are no longer asked for, once those that take their place have what they had."""
@@ -188,7 +200,7 @@ class Upward:
                 roots.setdefault(link.upstream, []).append(root)
         effects: list[Effect] = []
         for name, wanted in roots.items():
-            asked = self._asked.setdefault(name, Asked())
+            asked = self._asked.setdefault(name, Asked(self.serial_base))
             if wanted != asked.roots or asked.said_ms is None:
                 asked.serial += 1
                 asked.roots = wanted
@@ -196,7 +208,7 @@ class Upward:
                 continue
             asked.said_ms = now_ms
             wants = [Want(root, [], self.links[root].position) for root in wanted]
-            effects.append(Send(name, Wants(self._neighbours.incarnation, asked.serial, wants)))
+            effects.append(Send(name, Wants(self._neighbours.incarnation, asked.serial, wants, self.edition)))
         return effects
 
     def ask_again(self, name: str) -> None:
@@ -226,7 +238,7 @@ class Upward:
         """Take elements. Returns the ids of those that have changed, and the receipt."""
         link = self.links.get(message.root)
         if link is None or link.upstream != sender:  # it has not heard that it is asked no longer
-            self._asked.setdefault(sender, Asked()).said_ms = None
+            self._asked.setdefault(sender, Asked(self.serial_base)).said_ms = None
         if link is None or message.without:
             return [], []
         if message.base > link.position:  # it believes that more is here than there is

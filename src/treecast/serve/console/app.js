@@ -14,12 +14,13 @@ import * as refusals from "./refusals.js";
 import * as ring from "./ring.js";
 import * as sources from "./sources.js";
 import * as subscriptions from "./subscriptions.js";
+import * as subtrees from "./subtrees.js";
 
 const POLL_MS = 1000;
 const POLL_MS_MAX = 15000; // after failures
 const ofBroker = { overview, documents, subscriptions, letters, refusals, sources };
 const ofDoor = {
-  broker: ofBroker,
+  broker: { ...ofBroker, subtrees },
   network: { network, subscriptions, sources },
   peer: { overview, ring, ...ofBroker },
   ring: { ring, subscriptions, sources },
@@ -36,6 +37,7 @@ const titles = {
   letters: "Dead letters",
   refusals: "Refused documents",
   sources: "Sources",
+  subtrees: "Subtrees",
 };
 let current = "";
 let visits = 0;

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
+import msgspec
 import structlog
 
 from treecast.errors import TreecastError
@@ -17,7 +18,7 @@ from treecast.serve.doors.document_pages import DocumentPages
 from treecast.serve.doors.door import Door
 from treecast.serve.doors.kept_documents import KeptDocumentPages
 from treecast.serve.doors.local import LocalClient
-from treecast.serve.doors.openapi import description
+from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.outgoing import Outgoing
 from treecast.serve.doors.problems import DoorError, problem_of_error
 from treecast.serve.doors.reading import ReadingPages
@@ -92,7 +93,8 @@ class HttpDoor(Door):
         self._router = Router((*ROUTES, *routes))
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
         self._dispatch_route, _ = self._router.find("POST", "/v1/dispatch")
-        self._description = description(version, routes)
+        offered = tuple(route for route in (*ROUTES, *routes) if self._page(route) is not None)
+        self._description = msgspec.json.encode(describe(version, offered))
 
     async def start(self) -> None:
         """Prepare what publishers need. Raises TreecastError."""

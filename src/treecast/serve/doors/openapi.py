@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -22,17 +21,6 @@ from treecast.serve.doors.routes import ID, PARAMETERS, PUBLIC, ROUTES, Route
 SOCKET = (SocketMessage, SocketOpened, SocketUnknown, SocketInterrupted, SocketPublished)
 """What is said on a WebSocket: OpenAPI has no place for it but the list of schemas."""
 REFERENCE = "#/components/schemas/{name}"
-
-
-def description(version: str, more: tuple[Route, ...] = ()) -> bytes:
-    """Of a broker's door, in JSON, with the routes that one has besides."""
-    return msgspec.json.encode(describe(version, (*ROUTES, *more))) if more else _usual(version)
-
-
-@cache
-def _usual(version: str) -> bytes:
-    """Made once: a broker that is started again takes it from whom it was forked."""
-    return msgspec.json.encode(describe(version))
 
 
 def describe(version: str, routes: tuple[Route, ...] = ROUTES) -> dict[str, Any]:

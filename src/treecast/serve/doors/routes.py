@@ -14,6 +14,7 @@ from treecast.serve.doors import forms
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.firewall import forms as firewall_forms
 from treecast.serve.hooks import forms as hooks
+from treecast.serve.selective import forms as selective
 from treecast.serve.websub.forms import HubForm
 
 ID = "{id}"
@@ -62,6 +63,9 @@ PARAMETERS = {
     "until_document": ("integer", "The last document to answer with."),
     "count": ("integer", "How many, at most."),
     "search": ("string", "Only those whose id or query contains this, in upper or lower case."),
+    "group": ("string", "A group of members."),
+    "member": ("string", "A member of the group."),
+    "since": ("string", "The version of the view that is known; else 0, for everything."),
     "Range": ("string", "One range of bytes, as in HTTP: `bytes=0-999`."),
     "source": ("string", "The source that the documents belong to; else that of the header, else `default`."),
     "mode": (
@@ -94,6 +98,8 @@ _SOURCE = {"parameters": ("source",), "headers": ("Treecast-Source",)}
 _FILES = ("application/x-ndjson", "application/vnd.apache.parquet", "application/vnd.treecast.index")
 _SUBSCRIPTION = f"/v1/subscriptions/{ID}"
 _HOOK = f"/v1/hooks/{ID}"
+_SELECTIVE = f"/v1/selective/{ID}"
+_MEMBER = ("group", "member")
 
 ROUTES = (
     Route("GET", "/healthz", "health", "Whether the process lives", {200: None}, content="text/plain", scopes=PUBLIC),
@@ -347,6 +353,61 @@ ROUTES = (
         *("GET", f"{_HOOK}/attempts", "list_attempts", "Its last attempts"),
         {200: hooks.AttemptsAnswer},
         scopes=READ_SUBSCRIPTIONS,
+    ),
+    Route(
+        *("GET", "/v1/selective", "list_selective", "Documents of which each group sees other subtrees"),
+        {200: selective.SelectiveListAnswer},
+        scopes=READ_SOURCES,
+    ),
+    Route(
+        *("PUT", _SELECTIVE, "put_selective", "Publish a version of such a document"),
+        {201: selective.SelectiveAnswer, 200: selective.SelectiveAnswer},
+        bytes,
+        content="application/xml",
+        other_contents=("application/octet-stream",),
+        scopes=PUBLISH,
+    ),
+    Route(
+        *("GET", _SELECTIVE, "get_selective", "Groups, members, versions and sizes"),
+        {200: selective.SelectiveAnswer},
+        scopes=READ_SOURCES,
+    ),
+    Route(
+        *("POST", f"{_SELECTIVE}:grant", "grant_selective", "Say what a group may see, and who is a member"),
+        {200: selective.SelectiveAnswer},
+        selective.GrantForm,
+        scopes=PUBLISH,
+    ),
+    Route(
+        *("POST", f"{_SELECTIVE}:revoke", "revoke_selective", "Take members out of a group"),
+        {200: selective.SelectiveAnswer},
+        selective.RevokeForm,
+        scopes=PUBLISH,
+    ),
+    Route(
+        *("GET", f"{_SELECTIVE}/shapes", "shapes_selective", "Elements, and which groups see them"),
+        {200: selective.ShapesAnswer},
+        scopes=READ_SOURCES,
+    ),
+    Route(
+        *("POST", f"{_SELECTIVE}:subscribe", "subscribe_selective", "The keys of a member, and subtrees of its view"),
+        {200: selective.MemberAnswer},
+        selective.SubtreesForm,
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("GET", f"{_SELECTIVE}/view", "view_selective", "What a member sees, a delivery for each fragment"),
+        {200: selective.ViewAnswer},
+        parameters=_MEMBER,
+        required=_MEMBER,
+        scopes=SUBSCRIBE,
+    ),
+    Route(
+        *("GET", f"{_SELECTIVE}/updates", "updates_selective", "What has changed in it, as a sealed package"),
+        {200: selective.ViewAnswer},
+        parameters=(*_MEMBER, "since"),
+        required=_MEMBER,
+        scopes=SUBSCRIBE,
     ),
     Route(
         *("GET", f"/v1/topics/{ID}", "topic", "The last payload of a WebSub topic, and its hub"),

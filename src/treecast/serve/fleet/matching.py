@@ -18,10 +18,10 @@ from nats.errors import Error
 from treecast.catalog.delivery_ids import delivery_id
 from treecast.errors import TreecastError
 from treecast.index import Index
-from treecast.overlay.broker.intake import Matches
 from treecast.serve.fleet.backbone import SEQUENCE, Backbone, Outgoing, end_tasks, number_in
 from treecast.serve.fleet.catalog import Catalog
 from treecast.serve.fleet.fleet_error import BackboneError
+from treecast.serve.fleet.matches import Matches
 from treecast.serve.fleet.parts import Parts
 from treecast.serve.fleet.puller import ConsumerGoneError, Puller
 from treecast.serve.fleet.records import (

@@ -34,7 +34,6 @@ from typing import BinaryIO
 import msgspec
 
 from treecast.serve.broker_process import warm_up
-from treecast.serve.doors.openapi import description
 from treecast.serve.network.member import MemberOptions, run_member
 from treecast.serve.ring.peer_process import PeerOptions, run_supervised
 
@@ -194,8 +193,6 @@ def serve_requests(requests: socket.socket) -> AnyOptions | None:
             return None
         request = _DECODER.decode(data)
         if isinstance(request, Start):
-            if isinstance(request.options, MemberOptions) and request.options.has_door:
-                description(request.options.version)  # the first time: for all that are forked from now on
             pid = os.fork()
             if pid == 0:
                 requests.close()

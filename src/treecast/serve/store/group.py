@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from treecast.overlay.storage import Append, Change, Delete, DeleteBefore, DropBefore, Put
+from treecast.overlay.storage import Append, Change, Delete, DeleteBefore, DropBefore, Put, PutMany
 
 
 @dataclass
@@ -29,6 +29,13 @@ class TableChanges:
         self.values[key] = value
         if self.key_type is int and (self._lowest is None or key < self._lowest):  # type: ignore[operator]
             self._lowest = key  # type: ignore[assignment]
+
+    def change_many(self, keys: Sequence[int | str], values: Sequence[bytes]) -> None:
+        if self.key_type is not str or set(map(type, keys)) != {str}:
+            for key, value in zip(keys, values, strict=True):
+                self.change(key, value)
+        else:
+            self.values.update(zip(keys, values, strict=True))
 
     def delete_before(self, key: int) -> None:
         if self.key_type is not int:
@@ -56,6 +63,9 @@ class Group:
             # PERF: bench/store.py; types are compared, as isinstance is slow where it says no.
             if type(change) is Put:
                 group._table(change.table, type(change.key)).change(change.key, change.value)
+            elif type(change) is PutMany:
+                if change.keys:
+                    group._table(change.table, type(change.keys[0])).change_many(change.keys, change.values)
             elif type(change) is Append:
                 group.bodies.append(change)
             elif type(change) is Delete:

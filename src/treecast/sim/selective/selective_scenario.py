@@ -112,7 +112,7 @@ class SelectiveRun:
             check=self._may_have if is_last else None,
         )
 
-    def _may_have(self, name: str, part: Subtree) -> bool:
+    def _may_have(self, name: str, part: Subtree, proof: bytes) -> bool:
         return name in self._rights and is_allowed(part, self._rights[name], self.outline)
 
     def _start_subscriber(self, name: str, storage: SimulatedStorage, random: Random) -> SubscriberPeer:

@@ -1,16 +1,13 @@
-"""Routing queries and what a source can send (both left for later by ONYX, section 4.2.1).
+"""Routing queries and what a source can send (left for later by ONYX, section 4.2.1).
 
-`possible` leaves out the conjunctions that no document of a schema matches: a root whose documents are checked against
-that schema need not be told of them. `shortened` leaves out parents that the schema implies, so that more paths are
-equal and tables smaller.
+`possible` leaves out the conjunctions that no document of a schema matches. `treecast check --dtd` finds subscriptions
+by it that can never get anything, and the experiment onyx-schema says what tables would gain.
 
     >>> from treecast.workload import Schema
     >>> schema = Schema.from_text("<!ELEMENT a (b*)> <!ELEMENT b (c?)> <!ELEMENT c EMPTY> <!ATTLIST c x CDATA '1'>")
     >>> query = RoutingQuery.of([(("/a", "/b", "/c", "[@x]"),), (("/a", "/c"),), (("//c", "[@y=1]"),)])
     >>> print(possible(query, schema))
     /a/b/c[@x]
-    >>> print(shortened(possible(query, schema), schema))
-    //c[@x]
 
 Use it only where documents are valid: a document that is not may match what its schema does not allow. Names in a
 namespace are taken as possible, since a DTD knows prefixes only.
@@ -19,7 +16,7 @@ namespace are taken as possible, since a DTD knows prefixes only.
 from __future__ import annotations
 
 from treecast.overlay.onyx.routing.covering import read_test, split
-from treecast.overlay.onyx.routing.routing_query import LOCAL, PATTERN, Conjunction, Path, RoutingQuery, is_plain
+from treecast.overlay.onyx.routing.routing_query import LOCAL, PATTERN, Conjunction, Path, RoutingQuery
 from treecast.workload import Schema
 
 
@@ -73,35 +70,3 @@ def _may_hold(name: str, token: str, schema: Schema) -> bool:
     if test is None or test.target[0] != "@" or (test.relation[:1].isalpha() and not test.value):
         return True
     return any(attribute.name == test.target[1:] for attribute in schema.elements[name].attributes)
-
-
-def shortened(query: RoutingQuery, schema: Schema) -> RoutingQuery:
-    """The query with paths that begin where the schema leaves no choice of what is above."""
-    if schema.missing:
-        return query
-    return RoutingQuery.of(
-        tuple(sorted(dict.fromkeys(_shorter(path, schema) for path in conjunction)))
-        for conjunction in query.conjunctions
-    )
-
-
-def _shorter(path: Path, schema: Schema) -> Path:
-    """The path without first steps that say nothing: no tests, and the only way to the step after them."""
-    if path[0][0] == PATTERN:
-        return path
-    steps = split(path)
-    keep = 0
-    parents = {
-        name: [above for above in schema.elements if name in schema.children(above)] for name in {s.name for s in steps}
-    }
-    if steps[0].gap or steps[0].name != schema.root or parents[steps[0].name]:
-        return path
-    for place in range(1, len(steps)):
-        step, above = steps[place], steps[place - 1]
-        if step.gap or above.tests or not is_plain(step.name) or parents[step.name] != [above.name]:
-            break
-        keep = place
-    if not keep:
-        return path
-    dropped = keep  # the tokens of steps without tests
-    return ("/" + path[dropped], *path[dropped + 1 :])

@@ -36,6 +36,7 @@ class SummarySets:
         self._counts: dict[Conjunction, ValueCounts] = {}
         self._texts: dict[Conjunction, tuple[list[list[str]], list[list[str]]]] = {}  # to be counted, and uncounted
         self._shown: dict[Conjunction, None] = {}
+        self._changed: dict[Conjunction, None] = {}
         self._total = 0
 
     def form_of(self, conjunction: Conjunction) -> tuple[Conjunction, Values] | None:
@@ -70,6 +71,7 @@ class SummarySets:
             counts = self._counts[form] = ValueCounts(len(holes_of(form)))
         before = len(counts)
         counts.change(more, less)
+        self._changed[form] = None
         if form in self._shown:
             self._total += len(counts) - before
 
@@ -115,9 +117,10 @@ class SummarySets:
     def take_changes(self) -> Iterator[tuple[Conjunction, tuple[bytes, ...], tuple[bytes, ...]]]:
         """The set forms whose values have changed since, with those that came, and those that went."""
         self._count()
-        for form, counts in list(self._counts.items()):
-            if counts.has_changed:
-                yield form, counts.added(), counts.removed()
-                counts.settle()
-                if not len(counts) and form not in self._shown:
-                    del self._counts[form]
+        changed, self._changed = self._changed, {}
+        for form in changed:
+            counts = self._counts[form]
+            yield form, counts.added(), counts.removed()
+            counts.settle()
+            if not len(counts) and form not in self._shown:
+                del self._counts[form]

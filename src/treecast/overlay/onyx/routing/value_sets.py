@@ -174,11 +174,6 @@ class ValueCounts:
     def __len__(self) -> int:
         return sum(map(len, self._sets))
 
-    @property
-    def has_changed(self) -> bool:
-        """Whether anything has come or gone since `settle`."""
-        return any(self._came) or any(self._went)
-
     def change(self, more: Sequence[bytes], less: Sequence[bytes]) -> None:
         """Count the values of each hole once more, or once less."""
         for place, values in enumerate(self._sets):

@@ -1,0 +1,56 @@
+// Bits to numbers, once for every processor and once with AVX-512.
+#include "base/expand.hpp"
+
+#include "base/cpu.hpp"
+
+#include <bit>
+
+#if TREECAST_X86
+#include <immintrin.h>
+#endif
+
+namespace treecast {
+
+namespace {
+
+int32_t* expand_one_by_one(const uint32_t* numbers, const uint32_t* words, const uint64_t* masks, uint32_t count, int32_t* out) {
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t* of_word = numbers + uint64_t(words[i]) * 64;
+        for (uint64_t rest = masks[i]; rest; rest &= rest - 1) *out++ = static_cast<int32_t>(of_word[std::countr_zero(rest)]);
+    }
+    return out;
+}
+
+#if TREECAST_X86
+// Loads only what the mask names, so nothing is read beyond the end; stores whole registers, of which the next ones overwrite
+// what is not wanted. Few bits are faster one by one. (Compressing straight into memory takes much longer on some processors.)
+TREECAST_AVX512 int32_t* expand_compressed(const uint32_t* numbers, const uint32_t* words, const uint64_t* masks, uint32_t count,
+                                           int32_t* out) {
+    constexpr int few = 3;
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t* of_word = numbers + uint64_t(words[i]) * 64;
+        uint64_t mask = masks[i];
+        if (_mm_popcnt_u64(mask) <= few) {
+            for (; mask; mask &= mask - 1) *out++ = static_cast<int32_t>(of_word[std::countr_zero(mask)]);
+            continue;
+        }
+        for (; mask; mask >>= 16, of_word += 16) {
+            auto part = static_cast<__mmask16>(mask);
+            _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(part, _mm512_maskz_loadu_epi32(part, of_word)));
+            out += _mm_popcnt_u32(part);
+        }
+    }
+    return out;
+}
+#endif
+
+}  // namespace
+
+ExpandBits expand_bits() {
+#if TREECAST_X86
+    if (simd_level() >= Simd::avx512) return expand_compressed;
+#endif
+    return expand_one_by_one;
+}
+
+}  // namespace treecast

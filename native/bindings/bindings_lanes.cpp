@@ -1,0 +1,156 @@
+// Lanes for Python: a broker's deliveries that go well. The border is crossed once a batch of documents, a message, an acknowledgement.
+#include "bindings/bindings.hpp"
+#include "index/index.hpp"
+#include "lanes/lanes.hpp"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace treecast {
+
+namespace {
+
+nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
+nb::str text_of(std::string_view text) { return nb::str(text.data(), text.size()); }
+
+void check(bool is_right, const char* message) {
+    if (!is_right) throw nb::value_error(message);
+}
+
+// By document: its payloads, each once; None in place of one that is the document itself.
+nb::list distinct_payloads(const DeliveryBatch& batch, const std::vector<nb::bytes>& documents) {
+    check(documents.size() >= batch.documents, "a document is missing");
+    nb::list all;
+    int64_t next = 0;                       // payloads of a document are a run, behind those of the document before it
+    for (size_t at = 0; at < batch.documents; ++at) {
+        int64_t end = next;
+        for (auto i = static_cast<size_t>(batch.ends[at]); i < static_cast<size_t>(batch.ends[at + 1]); ++i) end = std::max(end, batch.payloads[i] + 1);
+        nb::list own;
+        for (; next < end; ++next) {
+            const int64_t begin = batch.payload_ends[static_cast<size_t>(next)];
+            std::string_view payload(batch.bytes.data() + begin, static_cast<size_t>(batch.payload_ends[static_cast<size_t>(next) + 1] - begin));
+            if (payload == view(documents[at])) own.append(nb::none());
+            else own.append(nb::bytes(payload.data(), payload.size()));
+        }
+        all.append(own);
+    }
+    return all;
+}
+
+// By document: how many deliveries it has, refused ones too.
+std::vector<int32_t> delivery_counts(const DeliveryBatch& batch) {
+    std::vector<int32_t> counts(batch.documents);
+    for (size_t at = 0; at < batch.documents; ++at) counts[at] = batch.ends[at + 1] - batch.ends[at];
+    return counts;
+}
+
+// By delivery: its subscription and the number of its payload, less than 0 where it was refused.
+nb::tuple delivery_lists(const DeliveryBatch& batch) {
+    check(batch.id_ends.size() == batch.slots.size() + 1, "ids were not asked for");
+    nb::list ids;
+    for (size_t i = 0; i < batch.slots.size(); ++i) {
+        const auto begin = static_cast<size_t>(batch.id_ends[i]), end = static_cast<size_t>(batch.id_ends[i + 1]);
+        ids.append(nb::str(batch.ids.data() + begin, end - begin));
+    }
+    return nb::make_tuple(ids, batch.payloads);
+}
+
+// Rows of (subscriptions, bodies) by document, None where its number is 0; (document, subscription) of what is on no lane; and
+// the lanes that have something new.
+nb::tuple enqueue(Lanes& lanes, const DeliveryBatch& batch, const std::vector<int64_t>& numbers, const std::vector<int64_t>& published_ms,
+                  std::string_view origin, const std::vector<int64_t>& origin_numbers, const std::vector<int64_t>& bodies) {
+    check(numbers.size() == batch.documents && published_ms.size() == batch.documents && origin_numbers.size() == batch.documents,
+          "columns of different lengths");
+    check(bodies.size() + 1 == batch.payload_ends.size() && batch.id_ends.size() == batch.slots.size() + 1, "columns are missing");
+    MatchColumns columns{numbers, published_ms, origin_numbers, origin, batch.ends, batch.payloads, batch.payload_ends, bodies, batch.id_ends, batch.ids};
+    Lanes::Enqueued made = lanes.enqueue(columns);
+    nb::list rows, others;
+    std::string subscriptions, payloads;
+    for (size_t at = 0; at < batch.documents; ++at) {
+        if (!numbers[at]) {
+            rows.append(nb::none());
+            continue;
+        }
+        subscriptions.clear();
+        payloads.clear();
+        write_matches(columns, at, subscriptions, payloads);
+        rows.append(nb::make_tuple(bytes_of(subscriptions), bytes_of(payloads)));
+    }
+    size_t document = 0;
+    for (uint32_t delivery : made.others) {
+        while (static_cast<uint32_t>(batch.ends[document + 1]) <= delivery) ++document;
+        others.append(nb::make_tuple(document, text_of(columns.id(delivery))));
+    }
+    return nb::make_tuple(rows, others, made.lanes);
+}
+
+nb::object object_of(const Lanes::Message& message) {
+    if (!message.count) return nb::none();
+    return nb::make_tuple(bytes_of(message.items), message.bodies, message.count, message.acknowledge_ms);
+}
+
+nb::object take(Lanes& lanes, uint32_t lane, uint64_t number, size_t items_max, size_t bytes_max) {
+    return object_of(lanes.take(lane, number, items_max, bytes_max));
+}
+
+nb::tuple acknowledge(Lanes& lanes, uint32_t lane, const std::vector<uint64_t>& numbers) {
+    Lanes::Acknowledged made = lanes.acknowledge(lane, numbers);
+    nb::list ids, cursors;
+    for (uint32_t slot : made.slots) {
+        ids.append(text_of(lanes.id(slot)));
+        cursors.append(bytes_of(lanes.cursor(slot)));
+    }
+    return nb::make_tuple(made.count, ids, cursors, made.strays);
+}
+
+}  // namespace
+
+void bind_lanes(nb::module_& m) {
+    m.def("delivery_counts", &delivery_counts, nb::arg("batch"), "By document: how many deliveries it has, refused ones too.");
+    m.def("delivery_lists", &delivery_lists, nb::arg("batch"), nb::sig("def delivery_lists(batch: DeliveryBatch) -> tuple[list[str], list[int]]"),
+          "By delivery: its subscription, and the number of its payload, less than 0 where it was refused.");
+    m.def("distinct_payloads", &distinct_payloads, nb::arg("batch"), nb::arg("documents"),
+          nb::sig("def distinct_payloads(batch: DeliveryBatch, documents: Sequence[bytes]) -> list[list[bytes | None]]"),
+          "By document: its payloads, each once; None in place of one that is the document itself.");
+    nb::class_<Lanes>(m, "Lanes", "Deliveries that go well, from a match to its acknowledgement: see treecast.overlay.broker.lanes.")
+        .def(nb::init<size_t>(), nb::arg("waiting_max"))
+        .def("open_lane", &Lanes::open_lane)
+        .def("close_lane", &Lanes::close_lane, nb::arg("lane"))
+        .def("join", &Lanes::join, nb::arg("id"), nb::arg("lane"), nb::arg("serial"), nb::arg("newest"), nb::arg("acknowledge_ms"))
+        .def("leave", [](Lanes& self, uint32_t slot) {
+            Lanes::Leaving left = self.leave(slot);
+            return nb::make_tuple(left.waiting, left.ready, left.done, left.newest);
+        }, nb::arg("slot"), nb::sig("def leave(self, slot: int) -> tuple[list[int], int, list[int], int]"),
+           "What it waits for, how many of these were not sent, what is done after the first of them, and its newest document.")
+        .def("depth", [](const Lanes& self, uint32_t slot) { return nb::make_tuple(self.waiting(slot), self.ready(slot)); }, nb::arg("slot"),
+             nb::sig("def depth(self, slot: int) -> tuple[int, int]"), "How many deliveries wait, and how many of these were not sent.")
+        .def("floor", &Lanes::floor, nb::arg("slot"))
+        .def("done", &Lanes::done, nb::arg("slot"))
+        .def("enqueue", &enqueue, nb::arg("batch"), nb::arg("numbers"), nb::arg("published_ms"), nb::arg("origin"), nb::arg("origin_numbers"),
+             nb::arg("bodies"),
+             nb::sig("def enqueue(self, batch: DeliveryBatch, numbers: Sequence[int], published_ms: Sequence[int], origin: str, "
+                     "origin_numbers: Sequence[int], bodies: Sequence[int]) -> "
+                     "tuple[list[tuple[bytes, bytes] | None], list[tuple[int, str]], list[int]]"))
+        .def("take", &take, nb::arg("lane"), nb::arg("number"), nb::arg("items_max"), nb::arg("bytes_max"),
+             nb::sig("def take(self, lane: int, number: int, items_max: int, bytes_max: int) -> tuple[bytes, list[int], int, int] | None"),
+             "The next message: its items, the bodies of its payloads, how many items, and the least time to acknowledge.")
+        .def("take_again", [](const Lanes& self, uint32_t lane, uint64_t number) { return object_of(self.take_again(lane, number)); },
+             nb::arg("lane"), nb::arg("number"),
+             nb::sig("def take_again(self, lane: int, number: int) -> tuple[bytes, list[int], int, int] | None"),
+             "The same message once more; None if one of its deliveries is done, or its subscription has left.")
+        .def("acknowledge", &acknowledge, nb::arg("lane"), nb::arg("numbers"),
+             nb::sig("def acknowledge(self, lane: int, numbers: Sequence[int]) -> "
+                     "tuple[int, list[str], list[bytes], list[tuple[int, int]]]"),
+             "How many deliveries, the cursors of their subscriptions, and those of subscriptions that have left.")
+        .def("open_message", &Lanes::open_message, nb::arg("lane"), nb::arg("number"))
+        .def("on_lane", &Lanes::on_lane, nb::arg("lane"))
+        .def("first_unfinished", &Lanes::first_unfinished)
+        .def_prop_ro("unfinished", &Lanes::unfinished)
+        .def_prop_ro("total", &Lanes::total)
+        .def("longest", &Lanes::longest);
+}
+
+}  // namespace treecast

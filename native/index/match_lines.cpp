@@ -1,0 +1,57 @@
+// Puts lines together from two parts, with one copy of each.
+#include "index/match_lines.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace treecast {
+
+// Few are sorted directly. Many are put into a bit set, which yields them sorted in linear time.
+void sort_below(std::span<int32_t> numbers, size_t below, std::vector<uint64_t>& scratch) {
+    if (numbers.size() * 32 < below) {
+        std::sort(numbers.begin(), numbers.end());
+        return;
+    }
+    scratch.assign(below / 64 + 1, 0);
+    for (int32_t number : numbers) scratch[static_cast<size_t>(number) >> 6] |= 1ull << (number & 63);
+    auto at = numbers.begin();
+    for (size_t word = 0; word < scratch.size(); ++word)
+        for (uint64_t rest = scratch[word]; rest; rest &= rest - 1)
+            *at++ = static_cast<int32_t>(word * 64 + static_cast<size_t>(std::countr_zero(rest)));
+}
+
+bool MatchLines::next_document() {
+    if (documents_.empty()) return false;
+    size_t count = 1;
+    while (count < documents_.size() && documents_[count] == documents_[0]) ++count;
+    start_ = starts_[static_cast<size_t>(documents_[0])];
+    sorted_.assign(subscriptions_.begin(), subscriptions_.begin() + static_cast<std::ptrdiff_t>(count));
+    sort_below(sorted_, ends_.size, scratch_);
+    at_ = 0;
+    documents_ = documents_.subspan(count);
+    subscriptions_ = subscriptions_.subspan(count);
+    return true;
+}
+
+// Some lines at a time, so that room is made for them once.
+bool MatchLines::append(size_t bytes, Bytes& out) {
+    constexpr size_t lines_max = 256;
+    while (out.size() < bytes) {
+        if (at_ == sorted_.size() && !next_document()) return false;
+        const size_t last = std::min(sorted_.size(), at_ + lines_max);
+        size_t wanted = 0, end = at_;
+        for (; end < last && out.size() + wanted < bytes; ++end) wanted += start_.size() + ends_[static_cast<size_t>(sorted_[end])].size();
+        char* to = out.room(wanted);
+        for (; at_ < end; ++at_) {
+            const std::string_view rest = ends_[static_cast<size_t>(sorted_[at_])];
+            std::memcpy(to, start_.data(), start_.size());
+            std::memcpy(to + start_.size(), rest.data(), rest.size());
+            to += start_.size() + rest.size();
+        }
+        out.added(wanted);
+    }
+    return true;
+}
+
+}  // namespace treecast

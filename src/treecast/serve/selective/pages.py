@@ -1,0 +1,174 @@
+"""The pages of selective publishing: publish, grant, revoke, subscribe, read a view or what has changed in it.
+
+Publishers need a token for a source with the name of the document; members one for subscriptions that begin with
+`DOCUMENT/GROUP/MEMBER/`. Who may read everything sees who may see what. For all others a document, a group or a member
+that they may not see does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from treecast.errors import AccessError
+from treecast.selective.parcels import tree_name
+from treecast.serve.access.refusals import not_allowed
+from treecast.serve.doors.calls import Call, Reply, json_reply
+from treecast.serve.doors.envelopes import CONTENT_TYPE, Envelope, timestamp
+from treecast.serve.doors.problems import DoorError
+from treecast.serve.doors.settings import DoorSettings
+from treecast.serve.selective.forms import (
+    GrantForm,
+    GroupStatus,
+    MemberAnswer,
+    RevokeForm,
+    SelectiveAnswer,
+    SelectiveListAnswer,
+    ShapeAnswer,
+    ShapesAnswer,
+    SubtreesForm,
+    ViewAnswer,
+)
+from treecast.serve.selective.publishers import Publishers
+from treecast.serve.selective.source_process import SourceNetwork
+
+PACKAGE_TYPE = "application/vnd.treecast.package"
+SHAPES_MAX = 5_000
+"""Elements that people are shown."""
+Result = TypeVar("Result")
+NO_STORE = (("cache-control", "no-store"),)
+
+
+class SelectivePages:
+    """Documents of which each group may see other subtrees."""
+
+    def __init__(self, publishers: Publishers, settings: DoorSettings, network: SourceNetwork) -> None:
+        self._publishers = publishers
+        self._settings = settings
+        self._network = network
+
+    async def _do(self, work: Callable[[], Result]) -> Result:
+        """In a thread; then the network gets what has become of it."""
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            self._network.send()
+
+    # -- publishers
+
+    async def list_selective(self, call: Call) -> Reply:
+        names = [name for name in self._publishers.names() if call.access.sees_source(name)]
+        status = self._network.status()
+        neighbours = sorted(status.get("neighbours", {}))
+        sent = status.get("elements_sent", 0)
+        return json_reply(200, SelectiveListAnswer(names, self._network.address, neighbours, sent))
+
+    async def put_selective(self, call: Call) -> Reply:
+        name = call.parameter
+        call.access.check_source(name)
+        call.access.check_rate()
+        body = await call.body(call.access.document_bytes_max(self._settings.document_bytes_max))
+        call.access.charge(1, len(body))
+        is_first, changed = await self._do(lambda: self._publishers.publish(name, body))
+        return json_reply(201 if is_first else 200, await self._answer(name, changed))
+
+    async def get_selective(self, call: Call) -> Reply:
+        self._check_seen(call)
+        return json_reply(200, await self._answer(call.parameter, []))
+
+    async def grant_selective(self, call: Call) -> Reply:
+        name = call.parameter
+        call.access.check_source(name)
+        form = await call.form(GrantForm)
+        work = (name, form.group, form.include, form.exclude, form.namespaces, form.members)
+        changed = await self._do(lambda: self._publishers.grant(*work))
+        return json_reply(200, await self._answer(name, changed))
+
+    async def revoke_selective(self, call: Call) -> Reply:
+        name = call.parameter
+        call.access.check_source(name)
+        form = await call.form(RevokeForm)
+        changed = await self._do(lambda: self._publishers.revoke(name, form.group, form.members))
+        return json_reply(200, await self._answer(name, changed))
+
+    async def _answer(self, name: str, changed: list[str]) -> SelectiveAnswer:
+        home = self._publishers.get(name).home
+        sizes = await asyncio.to_thread(self._publishers.sizes, name)
+        groups = []
+        for group in home.policies.groups():
+            policy = home.policies.policy(group)
+            members, epoch = home.policies.members(group), home.policies.epoch(group)
+            version, size = home.version(group), sizes.get(group, 0)
+            groups.append(GroupStatus(group, list(policy.include), list(policy.exclude), members, version, epoch, size))
+        return SelectiveAnswer(name, sizes.get("", 0), groups, changed)
+
+    async def shapes_selective(self, call: Call) -> Reply:
+        self._check_seen(call)
+        shapes, is_cut = await asyncio.to_thread(self._publishers.shapes, call.parameter, SHAPES_MAX)
+        return json_reply(200, ShapesAnswer(msgspec.convert(shapes, list[ShapeAnswer], from_attributes=True), is_cut))
+
+    def _check_seen(self, call: Call) -> None:
+        if not call.access.sees_source(call.parameter):
+            raise AccessError(f"TC634 there is no document {call.parameter[:100]!r} here", code="TC634")
+
+    # -- members
+
+    async def subscribe_selective(self, call: Call) -> Reply:
+        name, form = call.parameter, await call.form(SubtreesForm)
+        self._check_member(call, form.group, form.member)
+        work = (name, form.group, form.member, form.paths, form.namespaces)
+        fields = await self._do(lambda: self._publishers.subscribe(*work))
+        edition = self._network.edition(tree_name(name, form.group))
+        answer = msgspec.convert(msgspec.structs.replace(fields, edition=edition), MemberAnswer, from_attributes=True)
+        return json_reply(200, answer, NO_STORE)
+
+    async def view_selective(self, call: Call) -> Reply:
+        group, member = self._member(call)
+        version, time_ms, fragments = await asyncio.to_thread(self._publishers.view, call.parameter, group, member)
+        id = subscription_id(call.parameter, group, member)
+        deliveries = [
+            Envelope(f"{id}:{version}:{number}", version, id, CONTENT_TYPE, fragment.decode(), timestamp(time_ms))
+            for number, fragment in enumerate(fragments)
+        ]
+        return json_reply(200, ViewAnswer(version, deliveries), NO_STORE)
+
+    async def updates_selective(self, call: Call) -> Reply:
+        group, member = self._member(call)
+        text = call.text_parameter("since") or "0"
+        if not (text.isascii() and text.isdecimal() and len(text) < 19):
+            raise DoorError("the parameter since is the version of a view", code="TC434")
+        name, since = call.parameter, int(text)
+        version, time_ms, data = await asyncio.to_thread(self._publishers.package, name, group, member, since)
+        if not data:
+            return json_reply(200, ViewAnswer(since, []), NO_STORE)
+        id = subscription_id(name, group, member)
+        payload = base64.b64encode(data).decode()
+        made = Envelope(*(f"{id}:{since}:{version}", version, id, PACKAGE_TYPE, payload, timestamp(time_ms)), "base64")
+        return json_reply(200, ViewAnswer(version, [made]), NO_STORE)
+
+    def _member(self, call: Call) -> tuple[str, str]:
+        group, member = call.text_parameter("group"), call.text_parameter("member")
+        if not group or not member:
+            raise DoorError("the parameters group and member are missing", code="TC434")
+        self._check_member(call, group, member)
+        return group, member
+
+    def _check_member(self, call: Call, group: str, member: str) -> None:
+        if not call.access.allows_subscription(subscription_id(call.parameter, group, member)):
+            raise not_allowed()
+
+
+def subscription_id(document: str, group: str, member: str) -> str:
+    """What stands for a member among subscriptions: tokens are made for it. No other one begins with it.
+
+    >>> subscription_id("firm", "desk", "ann")
+    'firm/desk/ann/'
+    >>> subscription_id("firm", "desk/ann", "bob")
+    'firm/desk%2Fann/bob/'
+    """
+    return "/".join(quote(name, safe="") for name in (document, group, member)) + "/"

@@ -1,0 +1,285 @@
+"""The documents that a service publishes selectively: their publishers, and what doors do with them.
+
+Everything here may take long (a document is compared with its last version and sealed), so doors call it in threads;
+one lock for each document keeps them apart. What is to travel through a network is put into a queue, in order, which
+whoever runs the source empties (`take_versions`).
+
+| code | what is wrong |
+|---|---|
+| TC634 | there is no such document |
+| TC635 | a limit: too many documents, groups, members or paths |
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from urllib.parse import unquote
+
+import msgspec
+
+from treecast.document import Limits
+from treecast.errors import AccessError
+from treecast.overlay.selective.publication import Publication
+from treecast.overlay.selective.tree_source import TreeVersion
+from treecast.query import Query
+from treecast.selective.assembly import WHOLE
+from treecast.selective.labelled import LabelledDocument
+from treecast.selective.subtrees import Subtrees
+from treecast.serve.connection import now_ms
+from treecast.serve.selective.homes import MemberFields, PublisherHome, file_name
+
+DOCUMENTS_MAX = 1_000
+GROUPS_MAX = 10_000
+"""Of one document."""
+MEMBERS_MAX = 100_000
+"""Of one group."""
+PATHS_MAX = 1_000
+"""Of one policy or request."""
+NAME_CHARS_MAX = 200
+
+
+class PublishedDocument:
+    """One document and its publisher."""
+
+    def __init__(self, home: PublisherHome) -> None:
+        self.home = home
+        self.publication = Publication(home.publisher, home.watches())
+        self.lock = Lock()
+        self.published_ms = 0
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """An element of a document, for people: its tag, the beginning of its text, and the groups that see it."""
+
+    id: int
+    parent: int
+    tag: str
+    text: str
+    bytes: int
+    groups: list[str]
+
+
+class Publishers:
+    """All documents, each in a directory of its own."""
+
+    def __init__(self, directory: Path, limits: Limits | None = None, *, has_network: bool = False) -> None:
+        """`has_network`: somebody takes what is to travel."""
+        self._has_network = has_network
+        self._directory = directory
+        self._limits = limits
+        self._documents: dict[str, PublishedDocument] = {}
+        self._lock = Lock()
+        self._versions: deque[TreeVersion] = deque()
+        if directory.is_dir():
+            for path in sorted(directory.iterdir()):
+                if (path / "secret").exists():
+                    name = unquote(path.name)
+                    self._documents[name] = PublishedDocument(PublisherHome(path, name))
+
+    def names(self) -> list[str]:
+        return sorted(self._documents)
+
+    def get(self, name: str) -> PublishedDocument:
+        """Raises AccessError (TC634)."""
+        if name not in self._documents:
+            raise AccessError(f"TC634 there is no document {name[:100]!r} here", code="TC634")
+        return self._documents[name]
+
+    def _get_or_make(self, name: str) -> tuple[PublishedDocument, bool]:
+        with self._lock:
+            if name in self._documents:
+                return self._documents[name], False
+            if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
+                raise too_many(f"the name of a document has 1 to {NAME_CHARS_MAX} characters that can be printed")
+            if len(self._documents) >= DOCUMENTS_MAX:
+                raise too_many(f"there are {DOCUMENTS_MAX} documents already")
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            document = PublishedDocument(PublisherHome(self._directory / file_name(name), name))
+            self._documents[name] = document
+            return document, True
+
+    # -- for a network
+
+    def take_versions(self) -> list[TreeVersion]:
+        """What is to travel, in order."""
+        found = []
+        while self._versions:
+            found.append(self._versions.popleft())
+        return found
+
+    def collect_all(self) -> None:
+        """A network begins anew: everything is to travel."""
+        for document in list(self._documents.values()):
+            with document.lock:
+                document.publication = Publication(document.home.publisher, document.publication.watches())
+                self._versions.extend(document.publication.collect(now_ms()))
+
+    def _collect(self, document: PublishedDocument) -> None:
+        if self._has_network:
+            self._versions.extend(document.publication.collect(now_ms()))
+
+    # -- publishers
+
+    def publish(self, name: str, data: bytes) -> tuple[bool, list[str]]:
+        """Publish a version. Returns whether it is the first, and the groups whose view has changed."""
+        document, _ = self._get_or_make(name)
+        with document.lock:
+            is_first = document.home.publisher.document is None
+            changed = document.home.advance(data, self._limits)
+            document.published_ms = now_ms()
+            self._collect(document)
+            return is_first, changed
+
+    def grant(
+        self,
+        name: str,
+        group: str,
+        include: Sequence[str],
+        exclude: Sequence[str],
+        namespaces: Mapping[str, str],
+        members: Sequence[str],
+    ) -> list[str]:
+        """Say what a group may see, if anything is included, and who is a member. Returns groups that see a change."""
+        _check_paths([*include, *exclude], namespaces)
+        document, _ = self._get_or_make(name)
+        with document.lock:
+            policies = document.home.policies
+            if group not in policies.groups() and len(policies.groups()) >= GROUPS_MAX:
+                raise too_many(f"there are {GROUPS_MAX} groups already")
+            if include:
+                policies.grant(group, include=include, exclude=exclude, namespaces=namespaces)
+            elif group not in policies.groups():
+                raise AccessError("TC630 there is no such group: say what it may see", code="TC630")
+            if len(policies.members(group)) + len(members) > MEMBERS_MAX:
+                raise too_many(f"a group has at most {MEMBERS_MAX} members")
+            for member in members:
+                policies.join(group, member)
+            return self._take_effect(document)
+
+    def revoke(self, name: str, group: str, members: Sequence[str]) -> list[str]:
+        """Take members out of a group, or, without members, let it see nothing any more. Raises AccessError."""
+        document = self.get(name)
+        with document.lock:
+            policies = document.home.policies
+            if group not in policies.groups():
+                raise AccessError("TC630 there is no such group", code="TC630")
+            for member in members:
+                policies.check(group, member)
+            for member in members:
+                policies.revoke(group, member)
+            if not members:
+                policies.remove(group)
+            return self._take_effect(document)
+
+    def _take_effect(self, document: PublishedDocument) -> list[str]:
+        document.home.save_policies()
+        if document.home.publisher.document is None:
+            return []
+        changed = document.home.advance(None)
+        self._collect(document)
+        return changed
+
+    # -- members
+
+    def subscribe(
+        self, name: str, group: str, member: str, paths: Sequence[str], namespaces: Mapping[str, str]
+    ) -> MemberFields:
+        """What a member has to know, with the subtrees of its view that paths select. Raises AccessError."""
+        _check_paths(paths, namespaces)
+        document = self._of_member(name, group, member)
+        with document.lock:
+            roots = [WHOLE]
+            if paths:
+                view = document.home.publisher.view(group) if document.home.publisher.has_view(group) else None
+                found = {id for path in paths for id in view.select(path, namespaces)} if view is not None else set()
+                if not found or view is None:
+                    raise AccessError("TC631 there is no such subtree among those that you may see", code="TC631")
+                outline = view.outline
+                roots = sorted(id for id in found if not found.intersection(outline.ancestors(id)))
+                parcels = document.publication.parcels(group)
+                are_new = [parcels.watch(id) for id in roots]
+                if any(are_new):
+                    document.home.save_watches(document.publication.watches())
+                    self._collect(document)
+            return document.home.member_fields(group, member, roots)
+
+    def _of_member(self, name: str, group: str, member: str) -> PublishedDocument:
+        """The same answer for a document, a group and a member that are not there."""
+        document = self._documents.get(name)
+        if document is None:
+            raise AccessError(f"TC630 {member} is not a member of a group of this name", code="TC630")
+        document.home.policies.check(group, member)
+        return document
+
+    def view(self, name: str, group: str, member: str) -> tuple[int, int, list[bytes]]:
+        """Version, time, and what a member sees. Raises AccessError."""
+        document = self._of_member(name, group, member)
+        with document.lock:
+            publisher = document.home.publisher
+            if not publisher.has_view(group) or publisher.document is None:
+                return 0, 0, []
+            return publisher.version(group), document.published_ms, publisher.view(group).texts()
+
+    def package(self, name: str, group: str, member: str, since: int) -> tuple[int, int, bytes]:
+        """Version, time, and the sealed package of what has changed since a version; empty if nothing has."""
+        document = self._of_member(name, group, member)
+        with document.lock:
+            publisher = document.home.publisher
+            if not publisher.has_view(group) or publisher.version(group) <= since:
+                return since, 0, b""
+            return publisher.version(group), document.published_ms, publisher.package(group, since)
+
+    # -- people
+
+    def shapes(self, name: str, elements_max: int) -> tuple[list[Shape], bool]:
+        """The elements of a document with the groups that see each; and whether there are more than so many."""
+        document = self.get(name)
+        with document.lock:
+            labelled = document.home.publisher.document
+            if labelled is None:
+                return [], False
+            policies = document.home.policies
+            seen = {group: policies.subtrees(group, labelled) for group in policies.groups()}
+            return _shapes(labelled, seen, elements_max), len(labelled.outline) > elements_max
+
+    def sizes(self, name: str) -> dict[str, int]:
+        """Bytes of what each group sees, and of the document as the group ''."""
+        document = self.get(name)
+        with document.lock:
+            publisher = document.home.publisher
+            if publisher.document is None:
+                return {}
+            found = {"": len(publisher.document.to_bytes())}
+            for group in publisher.policies.groups():
+                if publisher.has_view(group):
+                    found[group] = sum(map(len, publisher.view(group).texts()))
+            return found
+
+
+def _shapes(labelled: LabelledDocument, seen: Mapping[str, Subtrees], elements_max: int) -> list[Shape]:
+    shapes: list[Shape] = []
+    for id in labelled.outline:
+        if len(shapes) >= elements_max:
+            break
+        element = labelled.elements[id]
+        parent = labelled.outline.parent(id)
+        text = " ".join("".join(element.gaps).split())
+        tag = element.start_tag(element.declarations)
+        size = len(tag) + len(element.name) + 3 + sum(len(gap.encode()) for gap in element.gaps)
+        groups = [group for group, subtrees in seen.items() if subtrees.covers(id, labelled.outline)]
+        shapes.append(Shape(id, -1 if parent is None else parent, tag[:500], text[:200], size, groups))
+    return shapes
+
+
+def _check_paths(paths: Sequence[str], namespaces: Mapping[str, str]) -> None:
+    if len(paths) > PATHS_MAX:
+        raise too_many(f"there are {len(paths)} paths, and at most {PATHS_MAX} at once")
+    for path in paths:
+        Query(path, namespaces=dict(namespaces))  # raises what is wrong with it
+
+
+def too_many(text: str) -> AccessError:
+    return AccessError(f"TC635 {text}", code="TC635")

@@ -1,0 +1,145 @@
+"""The HTTP door of selective publishing: publish, grant, revoke, subscribe, views, updates, tokens, hostile input."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from support.served_http import Service
+
+from treecast.selective.subscriber import Subscriber
+from treecast.serve.access.tokens import TokenStore
+
+pytestmark = pytest.mark.house
+
+FIRST = "<firm><staff><name>Ida</name><pay>9</pay></staff></firm>"
+FIRM = "/v1/selective/firm"
+SHOP = "/v1/selective/shop"
+
+
+def prepare(service: Service, path: str = FIRM) -> None:
+    assert service.ask("PUT", path, FIRST.encode()).status == 201
+    form = {"group": "desk", "include": ["//staff"], "exclude": ["//pay"], "members": ["ann", "bob"]}
+    answer = service.ask("POST", f"{path}:grant", form)
+    assert (answer.status, answer.json["changed"]) == (200, ["desk"])
+
+
+def test_from_a_document_to_views_and_updates(service: Service) -> None:
+    prepare(service)
+    (delivery,) = service.ask("GET", f"{FIRM}/view?group=desk&member=ann").json["deliveries"]
+    assert delivery["payload"] == "<staff><name>Ida</name></staff>"
+    assert set(delivery) == {"delivery", "document", "subscription", "content_type", "payload", "published"}
+
+    keys = service.ask("POST", f"{FIRM}:subscribe", {"group": "desk", "member": "ann", "paths": ["//name"]}).json
+    key, public_key = bytes.fromhex(keys["key"]), bytes.fromhex(keys["public_key"])
+    ann = Subscriber("ann", key, "firm", "desk", public_key)
+    ann.admit(keys["epoch"], bytes.fromhex(keys["envelope"]))
+    updates = f"{FIRM}/updates?group=desk&member=ann&since="
+    (update,) = service.ask("GET", f"{updates}0").json["deliveries"]
+    ann.receive(base64.b64decode(update["payload"]))
+    assert (ann.fragments(), update["payload_encoding"]) == ([b"<staff><name>Ida</name></staff>"], "base64")
+
+    hidden = service.ask("PUT", FIRM, FIRST.replace("9", "10").encode())
+    assert (hidden.status, hidden.json["changed"]) == (200, [])
+    assert service.ask("GET", f"{updates}1").json == {"version": 1, "deliveries": []}
+    service.ask("PUT", FIRM, FIRST.replace("Ida", "Eva").encode())
+    (update,) = service.ask("GET", f"{updates}1").json["deliveries"]
+    ann.receive(base64.b64decode(update["payload"]))
+    assert ann.fragments() == [b"<staff><name>Eva</name></staff>"]
+
+    (group,) = service.ask("GET", FIRM).json["groups"]
+    assert (group["version"], group["members"], group["bytes"]) == (2, ["ann", "bob"], len(ann.fragments()[0]))
+    shapes = service.ask("GET", f"{FIRM}/shapes").json["elements"]
+    assert [(one["tag"], one["groups"]) for one in shapes] == [
+        ("<firm>", []), ("<staff>", ["desk"]), ("<name>", ["desk"]), ("<pay>", []),
+    ]  # fmt: skip
+    assert service.ask("POST", f"{FIRM}:revoke", {"group": "desk", "members": ["ann"]}).status == 200
+    assert service.ask("GET", f"{FIRM}/view?group=desk&member=ann").json["code"] == "TC630"
+    service.ask("PUT", FIRM, FIRST.replace("Ida", "Eve").encode())
+    (update,) = service.ask("GET", f"{FIRM}/updates?group=desk&member=bob&since=2").json["deliveries"]
+    with pytest.raises(Exception, match="TC496"):
+        ann.receive(base64.b64decode(update["payload"]))
+
+
+def test_what_is_refused(service: Service) -> None:
+    prepare(service, SHOP)
+    grant = {"group": "desk", "include": ["//staff"]}
+    for method, path, body, code in (
+        ("PUT", SHOP, b"<firm>", "TC20"),
+        ("PUT", SHOP, b"\x00" * 100, "TC20"),
+        ("GET", "/v1/selective/other", None, "TC634"),
+        ("GET", "/v1/selective/other/shapes", None, "TC634"),
+        ("POST", "/v1/selective/other:revoke", {"group": "desk"}, "TC634"),
+        ("POST", f"{SHOP}:grant", {**grant, "include": ["staff"]}, "TC10"),
+        ("POST", f"{SHOP}:grant", {**grant, "include": ["//staff"] * 1_001}, "TC434"),
+        ("POST", f"{SHOP}:grant", {**grant, "includes": []}, "TC434"),
+        ("POST", f"{SHOP}:grant", {"group": "new"}, "TC630"),
+        ("POST", f"{SHOP}:grant", {"group": ""}, "TC434"),
+        ("POST", f"{SHOP}:grant", b"[" * 10_000, "TC434"),
+        ("POST", f"{SHOP}:revoke", {"group": "desk", "members": ["eve"]}, "TC630"),
+        ("POST", f"{SHOP}:subscribe", {"group": "desk", "member": "eve"}, "TC630"),
+        ("POST", "/v1/selective/other:subscribe", {"group": "desk", "member": "ann"}, "TC630"),
+        ("POST", f"{SHOP}:subscribe", {"group": "desk", "member": "ann", "paths": ["//pay"]}, "TC631"),
+        ("POST", f"{SHOP}:subscribe", {"group": "desk", "member": "ann", "paths": ["/firm"]}, "TC631"),
+        ("POST", f"{SHOP}:subscribe", {"group": "desk", "member": "ann", "paths": ["//nothing"]}, "TC631"),
+        ("GET", f"{SHOP}/view?group=desk", None, "TC434"),
+        ("GET", f"{SHOP}/view?group=other&member=ann", None, "TC630"),
+        ("GET", f"{SHOP}/updates?group=desk&member=ann&since=-1", None, "TC434"),
+        ("PUT", f"/v1/selective/{'x' * 201}", FIRST.encode(), "TC635"),
+        ("DELETE", SHOP, None, "TC431"),
+    ):
+        answer = service.ask(method, path, body)
+        assert answer.json["code"].startswith(code), (method, path, answer.json)
+        assert answer.headers["content-type"] == "application/problem+json"
+    # Nothing of that has changed anything.
+    assert service.ask("GET", f"{SHOP}/view?group=desk&member=ann").json["version"] == 1
+
+
+def test_tokens(tmp_path: Path) -> None:
+    store = TokenStore(tmp_path / "data")
+    made = {
+        name: store.create([scope])[1]
+        for name, scope in {
+            "publisher": "publish:firm",
+            "other": "publish:other",
+            "ann": "subscribe:firm/desk/ann/",
+            "reader": "read",
+            "admin": "admin",
+        }.items()
+    }
+    ask = {"group": "desk", "member": "ann"}
+    with Service(tmp_path / "data") as service:
+        service.token = made["publisher"]
+        prepare(service)
+        for name, statuses in {
+            "publisher": (200, 200, 403, 403, 200),
+            "other": (403, 404, 403, 403, 404),
+            "ann": (403, 403, 200, 200, 403),
+            "reader": (403, 200, 403, 403, 200),
+            "admin": (200, 200, 200, 200, 200),
+        }.items():
+            service.token = made[name]
+            got = (
+                service.ask("PUT", FIRM, FIRST.encode()).status,
+                service.ask("GET", FIRM).status,
+                service.ask("POST", f"{FIRM}:subscribe", ask).status,
+                service.ask("GET", f"{FIRM}/view?group=desk&member=ann").status,
+                service.ask("GET", f"{FIRM}/shapes").status,
+            )
+            assert got == statuses, name
+        service.token = made["ann"]
+        assert service.ask("GET", f"{FIRM}/view?group=desk&member=bob").json["code"] == "TC603"
+        service.token = made["other"]
+        assert service.ask("GET", "/v1/selective").json["documents"] == []
+        service.token = ""
+        assert service.ask("GET", FIRM).json["code"] == "TC602"
+
+
+def test_documents_survive_a_restart(tmp_path: Path) -> None:
+    with Service(tmp_path / "data") as service:
+        prepare(service)
+    with Service(tmp_path / "data") as service:
+        service.ask("PUT", FIRM, FIRST.replace("Ida", "Eva").encode())
+        answer = service.ask("GET", f"{FIRM}/view?group=desk&member=bob").json
+        assert (answer["version"], answer["deliveries"][0]["payload"]) == (2, "<staff><name>Eva</name></staff>")
