@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 from random import Random
 
