@@ -49,6 +49,18 @@ def test_from_a_policy_to_a_view(firm: Path, capsys: pytest.CaptureFixture[str])
     assert "desk\tversion 2\tepoch 1\n  sees //staff without //pay\n  members: ann, bob" in capsys.readouterr().out
 
 
+def test_update_takes_all_versions_from_the_files_of_a_publisher(
+    firm: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("subscribe firm desk ann ann-home")
+    for name in ("Eva", "Leo"):
+        Path("firm.xml").write_bytes(FIRST.replace(b"Ida", name.encode()))
+        run("publish firm firm.xml")
+    capsys.readouterr()
+    run("update ann-home firm")
+    assert capsys.readouterr().out == "<staff><name>Leo</name></staff>\n"
+
+
 def test_revocation(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for member in ("ann", "bob"):
         run(f"subscribe firm desk {member} {member}-home")

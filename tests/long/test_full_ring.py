@@ -6,7 +6,10 @@ import multiprocessing
 import os
 
 import pytest
+from support.ring_filtering import check_corpus
+from test_cases import CASES
 
+from treecast.overlay.chord.nfa_peer import Method
 from treecast.sim.chord.churn import run_churn
 from treecast.sim.chord.filter_scenario import FilterScenario
 from treecast.sim.chord.scenario import ChordScenario
@@ -36,3 +39,11 @@ def test_a_thousand_peers_under_churn() -> None:
     outcome = run_churn(FIRST_SEED, 1_000, seconds=300, session_s=SESSION_S)
     assert outcome.failure is None and outcome.crashes > 1_000
     assert outcome.right >= 0.999 * outcome.lookups
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("shed_rate", [0.1, 1.0])
+@pytest.mark.parametrize("method", ["recursive", "iterative"])
+@pytest.mark.parametrize("length", range(4))
+def test_the_whole_corpus(length: int, method: Method, shed_rate: float, members: int) -> None:
+    check_corpus(CASES, method, {"fragment_length": length, "shed_rate": shed_rate, "members": members})

@@ -7,33 +7,18 @@ from random import Random
 from typing import Any
 
 import pytest
+from support.ring_filtering import check, check_corpus, network
 from test_cases import CASES
 
 import treecast
 from treecast.document import read
-from treecast.overlay.chord import ChordSettings, NfaSettings
 from treecast.overlay.chord.events import ROOT, Events, EventTree
 from treecast.overlay.chord.nfa_peer import Method
 from treecast.overlay.chord.routes import join, keys_of, parse, plan_query
 from treecast.overlay.chord.shedding import MARK, state_of
-from treecast.sim.chord.ring_network import RingNetwork
 from treecast.sim.faults import Partition
 
 pytestmark = pytest.mark.house
-
-
-def network(peers: int = 5, members: int = 1, replicas: int = 1, seed: int = 3, **settings: Any) -> RingNetwork:
-    base = tuple(f"p{number}" for number in range(replicas + 1))
-    chord = ChordSettings(base=base, replicas=replicas, members=members)
-    nfa = NfaSettings(**{"shed_rate": 1.0, "shed_documents_min": 5, "shed_copies": 3, **settings})
-    return RingNetwork(seed, peers, chord, nfa)
-
-
-def check(net: RingNetwork, index: treecast.Index, documents: list[bytes], method: Method) -> None:
-    for number, document in enumerate(documents):
-        published, matches = net.publish(net.names[number % len(net.names)], document, method)
-        assert published.is_complete
-        assert sorted(id for _, id in matches) == sorted(index.match(document)), document
 
 
 CONFIGURATIONS: list[tuple[Method, dict[str, Any]]] = [
@@ -52,23 +37,25 @@ CONFIGURATIONS: list[tuple[Method, dict[str, Any]]] = [
 def test_matches_are_those_of_an_index(number: int) -> None:
     """Each configuration gets all subscriptions of the corpus, and every eighth of its documents."""
     method, settings = CONFIGURATIONS[number]
-    net, index, hosts = network(**settings), treecast.Index(), Random(number)
-    documents = []
-    for place, case in enumerate(CASES):
-        for s in case.subscriptions:
-            id = f"{place} {s.id}"
-            net.subscribe(hosts.choice(net.names), id, s.query, s.namespaces, case.ordered)
-            index.add(id, s.query, namespaces=s.namespaces, ordered=case.ordered)
-        try:
-            read(case.document)
-        except treecast.DocumentError:
-            continue
-        if place % 8 == number:
-            documents.append(case.document)
+    check_corpus(CASES, method, settings, seed=number, takes=lambda place: place % 8 == number)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("shed_rate", [0.1, 1.0])
+@pytest.mark.parametrize("method", ["recursive", "iterative"])
+@pytest.mark.parametrize("length", range(4))
+def test_every_combination(length: int, method: Method, shed_rate: float, members: int) -> None:
+    """Of methods, lengths, load-shedding and virtual nodes; tests/long has them on the corpus."""
+    random = Random(f"{length} {method} {shed_rate} {members}")
+    net = network(fragment_length=length, shed_rate=shed_rate, members=members, shed_documents_min=2)
+    index = treecast.Index()
+    for number in range(12):
+        query = draw_query(random)
+        net.subscribe(random.choice(net.names), f"q{number}", query)
+        index.add(f"q{number}", query)
     net.settle()
-    check(net, index, documents, method)
-    if "shed_rate" in settings:
-        assert net.counts()["states with copies"] > 0 and net.counts()["notices"] > 0
+    check(net, index, [draw_document(random, 2).encode() for _ in range(4)], method)
+    assert (net.counts()["states with copies"] > 0) is (shed_rate < 1)
 
 
 def draw_query(random: Random) -> str:

@@ -169,11 +169,11 @@ def test_outlines_of_strangers() -> None:
     ):
         assert not is_possible(outline, change)
     new = [(0, -1), (9, 0), (10, 9), (6, 0), (11, 6)]
-    change = change_to(outline, new)
-    assert change is not None and is_possible(outline, change)
-    for top in change.removed:
+    found = change_to(outline, new)
+    assert found is not None and is_possible(outline, found)
+    for top in found.removed:
         outline.remove(top)
-    for id, parent, position in change.inserted:
+    for id, parent, position in found.inserted:
         outline.insert(parent, position, id)
     assert rows_of(outline) == new
     assert change_to(outline, [(0, -1), (6, 0), (9, 0)]) is None, "ids do not move"

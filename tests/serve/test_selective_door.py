@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.served_http import Service
 
+from treecast.cli import main
 from treecast.selective.subscriber import Subscriber
 from treecast.serve.access.tokens import TokenStore
 
@@ -94,6 +95,32 @@ def test_what_is_refused(service: Service) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
     # Nothing of that has changed anything.
     assert service.ask("GET", f"{SHOP}/view?group=desk&member=ann").json["version"] == 1
+
+
+def test_commands(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def run(line: str, status: int = 0) -> str:
+        capsys.readouterr()
+        assert main(["selective", *line.split(), "--url", f"http://127.0.0.1:{service.port}"]) == status
+        written = capsys.readouterr()
+        return written.out if status == 0 else written.err
+
+    Path("plant.xml").write_text(FIRST)
+    run("publish plant plant.xml")
+    run("grant plant desk --include //staff --exclude //pay --member ann --member bob")
+    run("subscribe plant desk ann ann-home")
+    assert run("update ann-home") == "<staff><name>Ida</name></staff>\n"
+    Path("plant.xml").write_text(FIRST.replace("Ida", "Eva"))
+    assert run("publish plant plant.xml") == "desk sees a change\n"
+    assert run("update ann-home") == "<staff><name>Eva</name></staff>\n"
+    assert run("status plant").startswith("desk\tversion 2\tepoch 1\t31 bytes\n  sees //staff without //pay\n")
+    run("revoke plant desk ann")
+    assert "TC630" in run("update ann-home", status=1)
+    assert "TC631" in run("subscribe plant desk bob bob-home --path //pay", status=1)
+    assert not Path("bob-home").exists()
 
 
 def test_tokens(tmp_path: Path) -> None:

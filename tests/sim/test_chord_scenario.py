@@ -9,6 +9,7 @@ from support.planted_ring_bugs import PLANTED
 
 from treecast.sim.chord.churn import run_churn
 from treecast.sim.chord.scenario import ChordScenario
+from treecast.sim.faults import Partition
 from treecast.sim.scenario import Outcome, report_of, run_seeds
 
 pytestmark = pytest.mark.house
@@ -37,6 +38,8 @@ def test_fresh_seeds() -> None:
     means = {name: sum(outcome.counts.get(name, 0) for outcome in outcomes) / SEEDS for name in names}
     assert means["joins"] > 2 and means["leaves"] > 0.3 and means["crashes"] > 1 and means["lost disks"] > 0.3
     assert means["acknowledged"] > 10 and means["checks"] > 30 and means["right lookups"] > 4
+    partitions = [fault for outcome in outcomes for fault in outcome.faults if isinstance(fault, Partition)]
+    assert {partition.one_way for partition in partitions} == {True, False} and len(partitions) > SEEDS / 4
 
 
 @pytest.mark.parametrize("name", PLANTED)

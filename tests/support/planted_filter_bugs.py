@@ -9,7 +9,7 @@ from treecast.overlay.chord import NfaPeer
 from treecast.overlay.chord.chord_messages import Entry
 from treecast.overlay.chord.filtering import Filtering, Visit, Work
 from treecast.overlay.chord.nfa_messages import NotifyHost, Satisfied
-from treecast.overlay.chord.notifying import Notifying
+from treecast.overlay.chord.notifying import Match, Notifying
 from treecast.overlay.chord.shedding import Shedding
 from treecast.sim.chord.filter_scenario import FilterScenario
 
@@ -31,8 +31,8 @@ class _QuietFiltering(Filtering):
 class _ForgetfulNotifying(Notifying):
     """Does not remember what it has delivered."""
 
-    def _deliver(self, text: str, match: Any) -> None:
-        super()._deliver(text, match)
+    def _remember(self, text: str, match: Match) -> None:
+        super()._remember(text, match)
         self._recent.pop(text, None)
 
 

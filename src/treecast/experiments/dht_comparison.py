@@ -232,7 +232,7 @@ def _ring(session: Session, workload: Workload, method: Method, settings: Mappin
             if not published.is_complete:
                 session.problems.append(f"document {number} is not complete")
             matches.update((number, id) for _, id in found)
-            longest += published.chain
+            longest += published.chain + bool(found)  # then hosts are told
         return longest
 
     chains: list[int] = []
@@ -284,7 +284,13 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
 def panels(rows: Sequence[Row]) -> list[Panel]:
     most = max(row["queries"] for row in rows)
     shown = [
-        {**row, "at": f"{row['hosts']} hosts", "busiest": 100 * row["largest"]} for row in pick(rows, queries=most)
+        {
+            **row,
+            "at": f"{row['hosts']} hosts",
+            "busiest": 100 * row["largest"],
+            "short": row["system"].removeprefix("ring, recursive, ").removeprefix("ring, ").removeprefix("one "),
+        }
+        for row in pick(rows, queries=most)
     ]
     x = ("at", "")
     wanted: list[tuple[str, str, str]] = [
@@ -293,7 +299,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
         ("The busiest host", "busiest", "share of the work, %"),
         ("Work", "us", "CPU µs a document, of all hosts"),
     ]
-    return [bars(shown, title, x, (column, label), key="system") for title, column, label in wanted]
+    return [bars(shown, title, x, (column, label), key="short") for title, column, label in wanted]
 
 
 EXPERIMENT = Experiment(

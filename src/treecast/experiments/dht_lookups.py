@@ -31,6 +31,7 @@ def points(sizes: Sizes) -> list[Point]:
 def measure(session: Session, point: Point) -> list[Row]:
     peers, members = point["peers"], point["members"]
     session.say(f"{peers:,} peers, {members} places for each")
+    session.note(f"keys: {LOOKUPS:,} for each ring, drawn evenly, asked for by peers drawn evenly")
     random = Random(f"{session.seed} {peers} {members}")
     walks = RingModel(peers, members).walks()
     hops: list[int] = []

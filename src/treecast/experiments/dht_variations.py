@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
     parameters="random NITF queries of up to 10 steps, 20 % * and 20 % // unless varied; no lookups. µs/doc: CPU time "
     "of the replay",
     columns=("varies", "value", "queries", "states", "stored", "messages", "chain", "documents", "us"),
-    full=Sizes((200_000,), 100, values=(0.0, 0.2, 0.4, 0.6)),
+    full=Sizes((1_000_000,), 1_000, values=(0.0, 0.2, 0.4, 0.6)),
     quick=Sizes((1_000,), 5, values=(0.0, 0.2, 0.4)),
     points=points,
     measure=measure,

@@ -23,6 +23,7 @@ NAMED = {
     f"/v1/topics/{ID}": "subscription",
     f"/v1/sources/{ID}": "source",
     f"/v1/hooks/{ID}": "hook",
+    f"/v1/selective/{ID}": "selective",
 }
 
 

@@ -18,6 +18,7 @@ from treecast.serve.doors.calls import Call
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.doors.routes import Route
 from treecast.serve.hooks.hook_error import no_hook
+from treecast.serve.selective.refusals import no_document, subscription_id
 
 
 def unknown_subscription(id: str) -> DoorError:
@@ -55,6 +56,8 @@ def check_route(access: Access, route: Route, id: str) -> None:
             check_subscription(access, id, is_looking=route.method == "GET")
     elif route.names == "hook":
         check_hook(access, id, route.method)
+    elif route.names == "selective":
+        check_selective(access, id, route)
     elif route.names == "source":
         if route.method == "GET":
             if not access.sees_source(id):
@@ -77,6 +80,20 @@ def check_hook(access: Access, id: str, method: str) -> None:
         raise no_hook(id)
     if method != "GET" and not access.allows_subscription(id):
         raise not_allowed()
+
+
+def check_selective(access: Access, id: str, route: Route) -> None:
+    """Publishers of a document need its name as a source; members a prefix that is part of it, or of which it is: which
+    one of its members they are, the page finds out."""
+    if "subscribe" in route.scopes:
+        begin = subscription_id(id)
+        prefixes = ("",) if access.is_admin else access.scopes.prefixes
+        if not any(one.startswith(begin) or begin.startswith(one) for one in prefixes):
+            raise not_allowed()
+    elif route.method != "GET":
+        access.check_source(id)
+    elif not access.sees_source(id):
+        raise no_document(id)
 
 
 def visible_subscriptions(tail: Tail, access: Access, after: str, count: int) -> list[tuple[str, SubscriptionRow]]:

@@ -2,7 +2,7 @@
 
 Publishers need a token for a source with the name of the document; members one for subscriptions that begin with
 `DOCUMENT/GROUP/MEMBER/`. Who may read everything sees who may see what. For all others a document, a group or a member
-that they may not see does not exist.
+that they may not see does not exist (`check_selective` in `doors/visible.py` looks before anything is read).
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import asyncio
 import base64
 from collections.abc import Callable
 from typing import TypeVar
-from urllib.parse import quote
 
 import msgspec
 
-from treecast.errors import AccessError
 from treecast.selective.parcels import tree_name
 from treecast.serve.access.refusals import not_allowed
 from treecast.serve.doors.calls import Call, Reply, json_reply
@@ -35,6 +33,7 @@ from treecast.serve.selective.forms import (
     ViewAnswer,
 )
 from treecast.serve.selective.publishers import Publishers
+from treecast.serve.selective.refusals import subscription_id
 from treecast.serve.selective.source_process import SourceNetwork
 
 PACKAGE_TYPE = "application/vnd.treecast.package"
@@ -70,7 +69,6 @@ class SelectivePages:
 
     async def put_selective(self, call: Call) -> Reply:
         name = call.parameter
-        call.access.check_source(name)
         call.access.check_rate()
         body = await call.body(call.access.document_bytes_max(self._settings.document_bytes_max))
         call.access.charge(1, len(body))
@@ -78,12 +76,10 @@ class SelectivePages:
         return json_reply(201 if is_first else 200, await self._answer(name, changed))
 
     async def get_selective(self, call: Call) -> Reply:
-        self._check_seen(call)
         return json_reply(200, await self._answer(call.parameter, []))
 
     async def grant_selective(self, call: Call) -> Reply:
         name = call.parameter
-        call.access.check_source(name)
         form = await call.form(GrantForm)
         work = (name, form.group, form.include, form.exclude, form.namespaces, form.members)
         changed = await self._do(lambda: self._publishers.grant(*work))
@@ -91,7 +87,6 @@ class SelectivePages:
 
     async def revoke_selective(self, call: Call) -> Reply:
         name = call.parameter
-        call.access.check_source(name)
         form = await call.form(RevokeForm)
         changed = await self._do(lambda: self._publishers.revoke(name, form.group, form.members))
         return json_reply(200, await self._answer(name, changed))
@@ -108,13 +103,8 @@ class SelectivePages:
         return SelectiveAnswer(name, sizes.get("", 0), groups, changed)
 
     async def shapes_selective(self, call: Call) -> Reply:
-        self._check_seen(call)
         shapes, is_cut = await asyncio.to_thread(self._publishers.shapes, call.parameter, SHAPES_MAX)
         return json_reply(200, ShapesAnswer(msgspec.convert(shapes, list[ShapeAnswer], from_attributes=True), is_cut))
-
-    def _check_seen(self, call: Call) -> None:
-        if not call.access.sees_source(call.parameter):
-            raise AccessError(f"TC634 there is no document {call.parameter[:100]!r} here", code="TC634")
 
     # -- members
 
@@ -161,14 +151,3 @@ class SelectivePages:
     def _check_member(self, call: Call, group: str, member: str) -> None:
         if not call.access.allows_subscription(subscription_id(call.parameter, group, member)):
             raise not_allowed()
-
-
-def subscription_id(document: str, group: str, member: str) -> str:
-    """What stands for a member among subscriptions: tokens are made for it. No other one begins with it.
-
-    >>> subscription_id("firm", "desk", "ann")
-    'firm/desk/ann/'
-    >>> subscription_id("firm", "desk/ann", "bob")
-    'firm/desk%2Fann/bob/'
-    """
-    return "/".join(quote(name, safe="") for name in (document, group, member)) + "/"

@@ -30,6 +30,7 @@ from treecast.selective.labelled import LabelledDocument
 from treecast.selective.subtrees import Subtrees
 from treecast.serve.connection import now_ms
 from treecast.serve.selective.homes import MemberFields, PublisherHome, file_name
+from treecast.serve.selective.refusals import no_document
 
 DOCUMENTS_MAX = 1_000
 GROUPS_MAX = 10_000
@@ -85,7 +86,7 @@ class Publishers:
     def get(self, name: str) -> PublishedDocument:
         """Raises AccessError (TC634)."""
         if name not in self._documents:
-            raise AccessError(f"TC634 there is no document {name[:100]!r} here", code="TC634")
+            raise no_document(name)
         return self._documents[name]
 
     def _get_or_make(self, name: str) -> tuple[PublishedDocument, bool]:

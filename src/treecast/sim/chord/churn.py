@@ -30,7 +30,7 @@ from treecast.sim.storage import SimulatedStorage
 
 ATTEMPTS_MAX = 3
 DOWN_MS_MAX = 5_000
-LOOKUPS_PER_SECOND = 5
+LOOKUPS_PER_SECOND = 20
 EVENTS_MAX = 100_000_000
 """A thousand peers take 24,000 in each second."""
 JOIN_MS = 10_000
