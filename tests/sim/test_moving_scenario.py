@@ -9,12 +9,13 @@ from treecast.overlay.broker.turn import Turn
 from treecast.overlay.onyx.migration import Migration
 from treecast.overlay.onyx.move_messages import Hand
 from treecast.overlay.onyx.wants import Wants
-from treecast.sim.onyx.moving_scenario import MovingNetworkScenario, with_broker
+from treecast.sim.onyx.moving_scenario import MovingNetworkScenario, MovingReplicatedScenario, with_broker
 from treecast.sim.onyx.network_scenario import CheckedBroker
 
 pytestmark = pytest.mark.house
 
 SEEDS = 6
+REPLICATED_SEEDS = 3
 FIRST_SEED = first_seed(500_000)
 LONG_SEEDS = 1_000
 PLANTED_SEEDS_MAX = 20
@@ -29,6 +30,17 @@ def test_fresh_seeds() -> None:
 def test_many_seeds() -> None:
     first = FIRST_SEED + SEEDS
     run_fresh(MovingNetworkScenario(), range(first, first + LONG_SEEDS))
+
+
+def test_fresh_seeds_with_replicas() -> None:
+    means = means_of(run_fresh(MovingReplicatedScenario(), range(FIRST_SEED, FIRST_SEED + REPLICATED_SEEDS)))
+    assert means["moved"] > 0.5 and means["terms"] > 2
+
+
+@pytest.mark.long
+def test_many_seeds_with_replicas() -> None:
+    first = FIRST_SEED + REPLICATED_SEEDS
+    run_fresh(MovingReplicatedScenario(), range(first, first + LONG_SEEDS))
 
 
 class _HastyWants(Wants):
