@@ -20,97 +20,111 @@ def batch_of(index: Index, draw: Random, count: int) -> tuple[_native.DeliveryBa
     return index.render_columns(texts, report=True), wanted
 
 
-class Model:
-    """One lane. By subscription what waits, and what was sent; by message what it has."""
+class Trial:
+    """One lane, and a model of it: by subscription what waits, by message what it has."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int) -> None:
+        self.draw, self.index = Random(seed), Index()
+        for id in IDS:
+            self.index.add(id, f"/x/{id}")
+        self.lanes = _native.Lanes(20)
+        self.lane = self.lanes.open_lane()
+        self.slots: dict[str, int] = {}
+        self.serials: dict[str, int] = {}
+        self.number = self.message = self.serial = 0
         self.line: list[tuple[str, int]] = []
         self.waiting: dict[str, list[int]] = {}
         self.newest: dict[str, int] = {}
         self.messages: dict[int, list[tuple[int, str, int]]] = {}
 
-    def leave(self, id: str) -> list[int]:
+    def join(self) -> None:
+        if missing := [id for id in IDS if id not in self.slots]:
+            id = self.draw.choice(missing)
+            self.serial += 1
+            self.slots[id] = self.lanes.join(id, self.lane, self.serial, self.number, 100)
+            self.serials[id], self.waiting[id], self.newest[id] = self.serial, [], self.number
+
+    def leave(self, id: str = "") -> None:
+        if not self.slots:
+            return
+        id = id or self.draw.choice(sorted(self.slots))
+        ready = sum(other == id for other, _ in self.line)
+        waiting, count, _, newest = self.lanes.leave(self.slots.pop(id))
+        assert (waiting, count, newest) == (self.waiting.pop(id), ready, self.newest[id])
         self.line = [entry for entry in self.line if entry[0] != id]
-        return self.waiting.pop(id)
+        del self.serials[id]
+
+    def enqueue(self) -> None:
+        batch, wanted = batch_of(self.index, self.draw, 3)
+        numbers = [self.number + 1, 0, self.number + 2]
+        self.number += 2
+        bodies = list(range(1, 1 + sum(map(bool, wanted))))  # a document is the payload of all its deliveries
+        rows, others, touched = self.lanes.enqueue(batch, numbers, [5] * 3, "o", [8] * 3, bodies)
+        assert rows[1] is None and rows[0] is not None and msgspec.msgpack.decode(rows[0][0]) == wanted[0]
+        left = []
+        for at in (0, 2):
+            for id in wanted[at]:
+                if id in self.slots and len(self.waiting[id]) < 20:
+                    self.waiting[id].append(numbers[at])
+                    self.newest[id] = numbers[at]
+                    self.line.append((id, numbers[at]))
+                else:
+                    left.append((at, id))
+        assert others == left and bool(touched) == (len(left) < len(wanted[0]) + len(wanted[2]))
+
+    def take(self) -> None:
+        self.message += 1
+        items, self.line = self.line[:4], self.line[4:]
+        made = self.lanes.take(self.lane, self.message, 4, 1 << 20)
+        assert (made is None) == (not items)
+        if made is None:
+            return
+        read = msgspec.msgpack.decode(made[0])
+        assert [(item[0], item[1]) for item in read] == items and made[2] == len(items)
+        assert all(item[2:4] == [5, 1] and item[5:] == ["o", 8] for item in read)
+        assert {item[4] for item in read} == set(range(len(made[1]))) and len(set(made[1])) == len(made[1])
+        assert self.lanes.take_again(self.lane, self.message) == made
+        self.messages[self.message] = [(self.serials[id], id, document) for id, document in items]
+
+    def open(self) -> None:
+        if self.messages:
+            known = self.draw.choice(sorted(self.messages))
+            entries = self.messages.pop(known)
+            assert self.lanes.open_message(self.lane, known) == [(one, document) for one, _, document in entries]
+            for one, id, _ in entries:  # as a broker does it
+                if self.serials.get(id) == one:
+                    self.leave(id)
+
+    def acknowledge(self) -> None:
+        if not self.messages:
+            return
+        known = self.draw.choice(sorted(self.messages))
+        entries = self.messages.pop(known)
+        here = [(id, document) for one, id, document in entries if self.serials.get(id) == one]
+        for id, document in here:
+            self.waiting[id].remove(document)
+        count, ids, cursors, strays = self.lanes.acknowledge(self.lane, [known, 10_000])
+        assert count == len(entries) and set(ids) == {id for id, _ in here}
+        assert strays == [(one, document) for one, id, document in entries if self.serials.get(id) != one]
+        for id, cursor in zip(ids, cursors, strict=True):
+            floor = self.waiting[id][0] - 1 if self.waiting[id] else self.newest[id]
+            assert msgspec.msgpack.decode(cursor) == [floor, self.lanes.done(self.slots[id])]
+
+    def check(self) -> None:
+        documents = {document for some in self.waiting.values() for document in some}
+        lanes = self.lanes
+        assert lanes.total == sum(map(len, self.waiting.values())) and lanes.on_lane(self.lane) == len(self.line)
+        assert (lanes.unfinished, lanes.first_unfinished()) == (len(documents), min(documents, default=0))
+        assert lanes.longest() == max(map(len, self.waiting.values()), default=0)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_lanes_do_what_a_model_does(seed: int) -> None:
-    draw, index = Random(seed), Index()
-    for id in IDS:
-        index.add(id, f"/x/{id}")
-    lanes, model = _native.Lanes(20), Model()
-    lane = lanes.open_lane()
-    slots: dict[str, int] = {}
-    serials: dict[str, int] = {}
-    number = message = serial = 0
+    trial = Trial(seed)
+    steps = (trial.enqueue, trial.enqueue, trial.take, trial.acknowledge, trial.join, trial.leave, trial.open)
     for _ in range(400):
-        what = draw.choice(("enqueue", "enqueue", "take", "acknowledge", "join", "leave", "open"))
-        if what == "join" and (missing := [id for id in IDS if id not in slots]):
-            id, serial = draw.choice(missing), serial + 1
-            slots[id], serials[id] = lanes.join(id, lane, serial, number, 100), serial
-            model.waiting[id], model.newest[id] = [], number
-        elif what == "leave" and slots:
-            id = draw.choice(sorted(slots))
-            ready = [document for other, document in model.line if other == id]
-            waiting, count, _, newest = lanes.leave(slots.pop(id))
-            assert (waiting, count, newest) == (model.leave(id), len(ready), model.newest[id])
-            del serials[id]
-        elif what == "enqueue":
-            batch, wanted = batch_of(index, draw, 3)
-            numbers = [number + 1, 0, number + 2]
-            number += 2
-            payloads = sum(1 for some in wanted if some)  # a document is the payload of all its deliveries
-            rows, others, touched = lanes.enqueue(batch, numbers, [5] * 3, "o", [8] * 3, list(range(1, payloads + 1)))
-            assert rows[1] is None and msgspec.msgpack.decode(rows[0][0]) == wanted[0]  # type: ignore[index]
-            left = []
-            for at in (0, 2):
-                for id in wanted[at]:
-                    if id in slots and len(model.waiting[id]) < 20:
-                        model.waiting[id].append(numbers[at])
-                        model.newest[id] = numbers[at]
-                        model.line.append((id, numbers[at]))
-                    else:
-                        left.append((at, id))
-            assert others == left and bool(touched) == (len(left) < len(wanted[0]) + len(wanted[2]))
-        elif what == "take":
-            message += 1
-            items, model.line = model.line[:4], model.line[4:]
-            made = lanes.take(lane, message, 4, 1 << 20)
-            assert (made is None) == (not items)
-            if made is not None:
-                read = msgspec.msgpack.decode(made[0])
-                assert [(item[0], item[1]) for item in read] == items and made[2] == len(items)
-                assert all(item[2:4] == [5, 1] and item[5:] == ["o", 8] for item in read)
-                assert [made[1][item[4]] for item in read] and len(set(made[1])) == len(made[1])
-                assert lanes.take_again(lane, message) == made
-                model.messages[message] = [(serials[id], id, document) for id, document in items]
-        elif what in ("acknowledge", "open") and model.messages:
-            known = draw.choice(sorted(model.messages))
-            entries = model.messages.pop(known)
-            if what == "open":
-                assert lanes.open_message(lane, known) == [(one, document) for one, _, document in entries]
-                for one, id, _ in entries:  # as a broker does it
-                    if serials.get(id) == one:
-                        lanes.leave(slots.pop(id))
-                        model.leave(id)
-                        del serials[id]
-                continue
-            strays = [(one, document) for one, id, document in entries if serials.get(id) != one]
-            for one, id, document in entries:
-                if serials.get(id) == one:
-                    model.waiting[id].remove(document)
-            count, ids, cursors, found = lanes.acknowledge(lane, [known, 10_000])
-            assert (count, found) == (len(entries), strays)
-            assert set(ids) == {id for one, id, _ in entries if serials.get(id) == one}
-            for id, cursor in zip(ids, cursors, strict=True):
-                floor = model.waiting[id][0] - 1 if model.waiting[id] else model.newest[id]
-                assert msgspec.msgpack.decode(cursor) == [lanes.floor(slots[id]), lanes.done(slots[id])]
-                assert lanes.floor(slots[id]) == floor
-        assert lanes.total == sum(map(len, model.waiting.values())) and lanes.on_lane(lane) == len(model.line)
-        documents = {document for some in model.waiting.values() for document in some}
-        assert (lanes.unfinished, lanes.first_unfinished()) == (len(documents), min(documents, default=0))
-        assert lanes.longest() == max(map(len, model.waiting.values()), default=0)
+        trial.draw.choice(steps)()
+        trial.check()
 
 
 def test_native_columns_are_checked() -> None:

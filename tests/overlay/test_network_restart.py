@@ -9,16 +9,19 @@ import pytest
 from support.lone_tree import NOTHING, ROUTING, Place, X, Y, announce, covered, tree
 
 from treecast.model import Subscription
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.messages import Subscribe
 from treecast.overlay.onyx.control_messages import NewView
 from treecast.overlay.onyx.early_plan import WHOLE
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_messages import Announce, CatchUp, Covered, History, Latest, Positions, Resync
 from treecast.overlay.onyx.routing import Delta, RoutingSettings, map_subscription
 from treecast.overlay.onyx.routing.summary import Summary
+from treecast.overlay.onyx.routing_protocol import LOCAL
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.overlay.onyx.tree import LOCAL, Tree
+from treecast.overlay.onyx.tree import Tree
 from treecast.overlay.onyx.view import BrokerInfo, View
-from treecast.overlay.peer import Effect, Send, Store
+from treecast.overlay.peer import TICK_MS, Effect, Send, Store
 from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
@@ -44,6 +47,8 @@ def test_a_child_that_lives_again_and_wants_the_same_is_covered_at_once() -> Non
 
 class Own:
     """What a broker wants itself."""
+
+    is_loaded = True
 
     def __init__(self) -> None:
         self.table: Any = ROUTING.table()
@@ -112,6 +117,59 @@ def test_a_broker_that_lives_again_asks_whom_it_needs_at_once() -> None:
     assert question.message.query, "many are missing: only those that are wanted"
 
 
+def test_a_broker_with_many_subscriptions_serves_before_it_has_put_them_together() -> None:
+    """Until then its parent is told nothing, and roots are asked for everything: half of it would lose documents."""
+    storage = SimulatedStorage()
+    settings = NetworkSettings(load_rows_max=2, history_few_max=0, history_queries_per_document=100)
+    before = NetworkBroker("b", storage, Random(1), network=settings)
+    turn = Turn(1)
+    for number in range(5):
+        before.broker.add(Subscribe(f"q{number}", f"/a[@k = '{number}']"), turn)
+    write(storage, before.broker.finish(turn))
+    view = View(1, {name: BrokerInfo() for name in "rb"}, {"r": {"b": "r"}})
+    write(storage, before.receive("registry", NewView(view), 2))
+    again = NetworkBroker("b", storage, Random(3), network=settings)
+    begun = again.receive("r", Latest("r", "store", 1, 5, 9), 2_000)
+    assert not sent(begun, Announce)
+    (question,) = sent(begun, CatchUp)
+    assert question.message.query == b""
+    assert not sent([*again.tick(2_001), *again.tick(2_001)], Announce), "four of five are in the table"
+    (told,) = sent(again.tick(2_002), Announce)
+    assert told.message.base == 0 and len(ROUTING.decode(told.message.changes[0][0]).conjunctions) == 5
+    (question,) = sent(again.tick(2_002 + settings.repair_ms), CatchUp)
+    assert len(ROUTING.decode(question.message.query).conjunctions) == 5
+
+
+def test_roots_are_not_sent_a_query_that_is_larger_than_what_is_missing() -> None:
+    storage, settings = SimulatedStorage(), NetworkSettings(history_few_max=0, history_queries_per_document=2)
+    broker = NetworkBroker("b", storage, Random(1), network=settings)
+    turn = Turn(1)
+    for number in range(5):
+        broker.broker.add(Subscribe(f"q{number}", f"/a[@k = '{number}']"), turn)
+    write(storage, broker.broker.finish(turn))
+    write(storage, broker.receive("registry", NewView(View(1, {n: BrokerInfo() for n in "rb"}, {"r": {"b": "r"}})), 2))
+    (question,) = sent(broker.receive("r", Latest("r", "store", 1, 5, 2), 3), CatchUp)
+    assert question.message.query == b""
+    broker = NetworkBroker("b", storage, Random(1), network=settings)
+    broker.tick(2_000)
+    (question,) = sent(broker.receive("r", Latest("r", "store", 1, 5, 3), 2_001), CatchUp)
+    assert question.message.query != b""
+
+
+def test_one_that_changes_meanwhile_is_put_together_at_once() -> None:
+    storage, settings = SimulatedStorage(), NetworkSettings(load_rows_max=1)
+    before = NetworkBroker("b", storage, Random(1), network=settings)
+    turn = Turn(1)
+    for number in range(3):
+        before.broker.add(Subscribe(f"q{number}", f"/a[@k = '{number}']"), turn)
+    write(storage, before.broker.finish(turn))
+    again = NetworkBroker("b", storage, Random(3), network=settings)
+    assert not again.wants.is_loaded
+    turn = Turn(2)
+    again.wants.remove_move("q2", turn)
+    assert again.wants.is_loaded and len(ROUTING.decode(again.wants.encoded()).conjunctions) == 2
+
+
 def test_rules_that_are_wanted_as_well_may_be_hidden() -> None:
     """What children want may be what generalisation has chosen too, and then be hidden by something wider."""
     settings = RoutingSettings(entries_max=6)
@@ -168,3 +226,16 @@ def test_large_announcements_wait_for_a_tick_and_questions_do_not() -> None:
     for version in (5, 6, 7):
         broker.receive("c", announce(version, version - 1, (X, NOTHING)), 5)
     assert not sent(broker.tick(6), Covered), "there were too many"
+
+
+def test_documents_have_half_of_the_time_while_large_announcements_are_taken() -> None:
+    settings = NetworkSettings(announce_bytes_at_once=0)
+    broker = NetworkBroker("r", SimulatedStorage(), Random(1), network=settings)
+    broker.receive("registry", NewView(View(1, {name: BrokerInfo() for name in "rcd"}, {"r": {"c": "r", "d": "r"}})), 0)
+    for child in "cd":
+        broker.receive(child, announce(1, 0, (X, NOTHING)), 1)
+    assert sent(broker.tick(100), Covered)
+    took_ms = 400
+    assert not sent(broker.tick(100 + took_ms + TICK_MS), Covered), "the first one took that long"
+    assert not sent(broker.tick(100 + 2 * took_ms), Covered)
+    assert sent(broker.tick(100 + 2 * took_ms + TICK_MS), Covered)

@@ -80,6 +80,23 @@ def test_a_frame_that_is_too_large_is_refused_before_it_arrives(tmp_path: Path) 
     asyncio.run(run())
 
 
+def test_a_large_frame_may_come_together_with_the_one_that_says_whose_it_is(tmp_path: Path) -> None:
+    """As from a broker that has to tell another one of a thousand subscriptions as soon as they are connected."""
+
+    async def run() -> None:
+        async with served(tmp_path) as box:
+            other = await stranger(box.address)
+            (hello,) = encode([packet_of(Hello("x", nonce=7))])
+            (large,) = encode([packet_of(Request(n, Publish("s" * 900, []))) for n in range(1, 21)])
+            small = b"".join(encode([packet_of(Hello("x", nonce=8))]))
+            assert len(large) > RuntimeSettings().hello_bytes_max
+            other.writer.write(hello + large + small)
+            assert {(await other.next(Welcome)).nonce for _ in range(2)} == {7, 8}
+            other.close()
+
+    asyncio.run(run())
+
+
 def test_a_client_that_comes_back_replaces_its_old_connection(tmp_path: Path) -> None:
     async def run() -> None:
         async with served(tmp_path) as box:

@@ -65,7 +65,12 @@ def test_fresh_seeds_of_other_scenarios(name: str) -> None:
         assert all(sum(outcome.counts[what] for outcome in outcomes) > 60 for what in ("postponed", "records"))
 
 
-@pytest.mark.parametrize("case", FAILED, ids=lambda case: f"{case['scenario']}-{case['seed']}")
+def _parameter(case: dict[str, Any]) -> Any:
+    marks = [pytest.mark.long] if case.get("long") else []
+    return pytest.param(case, id=f"{case['scenario']}-{case['seed']}", marks=marks)
+
+
+@pytest.mark.parametrize("case", map(_parameter, FAILED))
 def test_seeds_that_failed_once(case: dict[str, Any]) -> None:
     scenario = SCENARIOS[case["scenario"]]()
     outcome = scenario.run(case["seed"], from_tables(case["faults"]) if "faults" in case else None)

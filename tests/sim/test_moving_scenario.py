@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
+from support.seeds import find_planted, first_seed, means_of, run_fresh
 
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.onyx.migration import Migration
 from treecast.overlay.onyx.move_messages import Hand
 from treecast.overlay.onyx.wants import Wants
-from treecast.sim.onyx.moving_scenario import MovingNetworkScenario, with_broker
+from treecast.sim.onyx.moving_scenario import MovingNetworkScenario, MovingReplicatedScenario, with_broker
 from treecast.sim.onyx.network_scenario import CheckedBroker
-from treecast.sim.scenario import Outcome, report_of, run_seeds
 
 pytestmark = pytest.mark.house
 
 SEEDS = 6
-FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "500000"))
+REPLICATED_SEEDS = 3
+FIRST_SEED = first_seed(500_000)
 LONG_SEEDS = 1_000
 PLANTED_SEEDS_MAX = 20
 
 
 def test_fresh_seeds() -> None:
-    outcomes: list[Outcome] = []
-    failed = list(run_seeds(MovingNetworkScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
-    assert sum(outcome.counts["moved"] for outcome in outcomes) >= 5  # in one in which nothing moves nothing is found
+    outcomes = run_fresh(MovingNetworkScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS))
+    assert means_of(outcomes)["moved"] * SEEDS >= 5  # in one in which nothing moves nothing is found
 
 
 @pytest.mark.long
 def test_many_seeds() -> None:
     first = FIRST_SEED + SEEDS
-    failed = list(run_seeds(MovingNetworkScenario(), range(first, first + LONG_SEEDS), lambda outcome: None))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    run_fresh(MovingNetworkScenario(), range(first, first + LONG_SEEDS))
+
+
+def test_fresh_seeds_with_replicas() -> None:
+    means = means_of(run_fresh(MovingReplicatedScenario(), range(FIRST_SEED, FIRST_SEED + REPLICATED_SEEDS)))
+    assert means["moved"] > 0.5 and means["terms"] > 2
+
+
+@pytest.mark.long
+def test_many_seeds_with_replicas() -> None:
+    first = FIRST_SEED + REPLICATED_SEEDS
+    run_fresh(MovingReplicatedScenario(), range(first, first + LONG_SEEDS))
 
 
 class _HastyWants(Wants):
@@ -78,7 +85,4 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_found(name: str) -> None:
     scenario, first = PLANTED[name]
-    seeds = range(first, first + PLANTED_SEEDS_MAX)
-    found = next((outcome for outcome in map(scenario.run, seeds) if outcome.failure is not None), None)
-    assert found is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
-    assert MovingNetworkScenario().run(found.seed).failure is None
+    find_planted(scenario, range(first, first + PLANTED_SEEDS_MAX), MovingNetworkScenario)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 import msgspec
 import pytest
 from support.hash_seeds import digests
 from support.planted_network_bugs import PLANTED
+from support.seeds import find_planted, first_seed, means_of, run_fresh
 from support.simple_routing import SimpleRouting
 
 from treecast.overlay.onyx.settings import NetworkSettings
@@ -16,24 +16,18 @@ from treecast.sim.__main__ import main
 from treecast.sim.onyx import network_scenario
 from treecast.sim.onyx.network_scenario import NetworkScenario
 from treecast.sim.onyx.network_workload import draw_network_settings
-from treecast.sim.scenario import Outcome, report_of, run_seeds
 
 pytestmark = pytest.mark.house
 
 SEEDS = 60
 SIMPLE_SEEDS = 40
-FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
-"""Set it to look at other seeds than last time."""
+FIRST_SEED = first_seed(100_000)
 PLANTED_SEEDS_MAX = 60
 LONG_SEEDS = 5_000
 
 
 def test_fresh_seeds() -> None:
-    outcomes: list[Outcome] = []
-    failed = list(run_seeds(NetworkScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
-    # A scenario in which nothing happens finds nothing.
-    means = {name: sum(outcome.counts[name] for outcome in outcomes) / SEEDS for name in outcomes[0].counts}
+    means = means_of(run_fresh(NetworkScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS)))
     assert means["brokers"] > 4 and means["roots"] > 1 and means["views"] > 1.5 and means["starts"] > 0.5
     assert means["remote"] > 10 and means["forwarded"] > 10 and means["repaired"] > 5
     assert means["saved"] > 20 and means["parts"] > 1, "documents are changed before links"
@@ -49,25 +43,19 @@ def test_with_tables_that_are_right_by_their_simplicity(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(network_scenario, "draw_network_settings", draw)
     scenario = NetworkScenario(routing=SimpleRouting)
-    failed = list(run_seeds(scenario, range(FIRST_SEED, FIRST_SEED + SIMPLE_SEEDS), lambda outcome: None))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    run_fresh(scenario, range(FIRST_SEED, FIRST_SEED + SIMPLE_SEEDS))
 
 
 @pytest.mark.long
 def test_many_seeds() -> None:
     first = FIRST_SEED + SEEDS
-    failed = list(run_seeds(NetworkScenario(), range(first, first + LONG_SEEDS), lambda outcome: None))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    run_fresh(NetworkScenario(), range(first, first + LONG_SEEDS))
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_found(name: str) -> None:
     scenario, first = PLANTED[name]
-    seeds = range(first, first + PLANTED_SEEDS_MAX)
-    found = next((outcome for outcome in map(scenario.run, seeds) if outcome.failure is not None), None)
-    assert found is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
-    # It is the planted bug, and nothing else, that makes this seed fail.
-    assert NetworkScenario().run(found.seed).failure is None
+    find_planted(scenario, range(first, first + PLANTED_SEEDS_MAX), NetworkScenario)
 
 
 def test_runs_repeat_whatever_the_hash_seed() -> None:

@@ -10,7 +10,8 @@ from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_messages import Forward
 from treecast.overlay.onyx.routing import Delta, RoutingQuery
-from treecast.overlay.onyx.tree import LOCAL, Tree
+from treecast.overlay.onyx.routing_protocol import LOCAL
+from treecast.overlay.onyx.tree import Tree
 from treecast.overlay.onyx.wants import Waiting, Wants
 from treecast.overlay.peer import Effect
 from treecast.sim.onyx.network_scenario import CheckedBroker, NetworkScenario
@@ -57,6 +58,18 @@ class HastyWants(Wants):
 
     def _is_ready(self, waiting: Waiting) -> bool:
         return True
+
+
+class UnloadedWants(Wants):
+    """After a restart others are told what the broker wants before it has put all of that together."""
+
+    @property
+    def is_loaded(self) -> bool:
+        return True
+
+    def _load_some(self) -> None:
+        while self._unloaded:
+            self.table.update_many(LOCAL, self._routing.parts([self._map(self._unloaded.popleft())]), [])
 
 
 class ForgetfulPlans(Wants):
@@ -167,6 +180,7 @@ PLANTED: dict[str, tuple[NetworkScenario, int]] = {
     "versions that begin anew with a tree": (NetworkScenario(ForgottenVersions), 535),
     "a child covered too early": (NetworkScenario(_with_tree(HastyChildTree)), 0),
     "coverage acknowledged too early": (NetworkScenario(_with_wants(HastyWants)), 0),
+    "told before it is loaded": (NetworkScenario(_with_wants(UnloadedWants)), 89),
     "a plan that forgets a new subscription": (NetworkScenario(_with_wants(ForgetfulPlans)), 0),
     "a plan that is not waited for": (NetworkScenario(_with_wants(LatePlans)), 2),
     "a step that is done twice": (NetworkScenario(DoubleSteps), 7),

@@ -124,6 +124,9 @@ class FrameDecoder:
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
         """The largest body that is accepted; it may change between calls of `feed`."""
+        self.is_single = False
+        """Each call of `feed` returns one frame at most. The rest waits for the next call, which may be without data:
+        what the first frame says may decide how large the next ones may be."""
         self._buffer = bytearray()  # less than a frame
         self._wanted = HEADER_BYTES  # bytes that must be there before looking is worth it
         self.error: FrameError | None = None
@@ -182,6 +185,9 @@ class FrameDecoder:
             with view[begin + HEADER_BYTES : begin + self._wanted] as body:
                 packets += _decode_body(body, checksum)
             begin += self._wanted
+            if self.is_single:
+                self._wanted = HEADER_BYTES
+                return begin
 
     def _read_header(self, header: bytes) -> tuple[int, int]:
         _check_magic(header[:3])

@@ -65,7 +65,7 @@ BROKER = "broker"  # whatever its name is, there is one
 SETTINGS = ClientSettings(request_ms=10_000, request_ms_max=60_000)
 """TCP loses nothing while a connection lives, so a late answer mostly means that the broker is busy."""
 INSPECT_SECONDS = 5
-CONNECT_MS, CONNECT_MS_MAX = 50, 1_000
+CONNECT_MS, CONNECT_MS_MAX = 50, 300
 """A broker that is away is mostly being started again: it is tried after so long, then twice as long, up to so long."""
 LIVED_MS = 2_000
 """After a connection that lived so long, another one is tried soon."""

@@ -74,15 +74,21 @@ class FrameConnection(asyncio.Protocol):
         if self.is_closing:
             return
         self.heard_ms = steady_ms()
-        try:
-            packets = self._decoder.feed(data)
-        except FrameError as error:
-            self.close(error)
-            return
-        if packets:
-            self._owner.received(self, packets, len(data))
-        if self._decoder.error is not None:
-            self.close(self._decoder.error)
+        size = len(data)
+        while not self.is_closing:
+            try:
+                packets = self._decoder.feed(data)
+            except FrameError as error:
+                self.close(error)
+                return
+            is_single = self._decoder.is_single
+            if packets:
+                self._owner.received(self, packets, size)
+            if self._decoder.error is not None:
+                self.close(self._decoder.error)
+            if not packets or not is_single:
+                return
+            data, size = b"", 0  # what came with the first frame
 
     def pause_writing(self) -> None:
         self.stalled_since_ms = steady_ms()
@@ -97,8 +103,13 @@ class FrameConnection(asyncio.Protocol):
 
     # --- what the owner calls -----------------------------------------------------------------------------------------
 
+    def expect_hello(self) -> None:
+        """Frame by frame, until `accept_frames`: a large one may come with the first one, which says whose it is."""
+        self._decoder.is_single = True
+
     def accept_frames(self, bytes_max: int) -> None:
         """From now on, frames may have this size."""
+        self._decoder.is_single = False
         self._decoder.bytes_max = bytes_max
 
     @property

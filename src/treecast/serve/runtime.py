@@ -507,7 +507,9 @@ class Runtime:
     # --- connections --------------------------------------------------------------------------------------------------
 
     def _make_connection(self) -> FrameConnection:
-        return FrameConnection(self, self._settings, self._settings.hello_bytes_max)
+        connection = FrameConnection(self, self._settings, self._settings.hello_bytes_max)
+        connection.expect_hello()
+        return connection
 
     def _refuse(self, accepted: socket.socket) -> None:
         """There are too many connections. With TLS this one cannot be told, without a handshake."""

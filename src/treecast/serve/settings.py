@@ -45,7 +45,7 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Packets that wait for such a connection to be made. The first of them are dropped."""
     connect_ms: int = 50
     """A connection to a peer is tried again after so long, then after twice as long, and so on."""
-    connect_ms_max: int = 1_000
+    connect_ms_max: int = 300
 
     tick_ms: int = TICK_MS
     reopen_ms: int = 500

@@ -2,6 +2,7 @@
 
 python -m treecast.sim --seeds 100                  seeds 0 to 99
 python -m treecast.sim --seed 17 --trace            one seed, and what happened in it
+python -m treecast.sim --seeds 5000 --jobs 16       on sixteen cores; the failing ones are printed as they come
 python -m treecast.sim --seeds 1000 --shorten       fewest faults for each seed that fails, as a case for the tests
 """
 
@@ -11,7 +12,9 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 from treecast.sim.broker.scenario import (
     BrokerScenario,
@@ -23,7 +26,7 @@ from treecast.sim.chord.filter_scenario import FilterScenario
 from treecast.sim.chord.scenario import ChordScenario
 from treecast.sim.faults import text_of
 from treecast.sim.onyx.control import ControlScenario
-from treecast.sim.onyx.moving_scenario import MovingNetworkScenario
+from treecast.sim.onyx.moving_scenario import MovingNetworkScenario, MovingReplicatedScenario
 from treecast.sim.onyx.network_scenario import NetworkScenario
 from treecast.sim.onyx.replicated_scenario import ReplicatedNetworkScenario
 from treecast.sim.replica.scenario import ReplicaScenario
@@ -37,7 +40,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
     for kind in (
         *(BrokerScenario, DamagedBrokerScenario, DoorsScenario, FailingSubscribersScenario),
         *(ControlScenario, NetworkScenario, MovingNetworkScenario, ReplicatedNetworkScenario),
-        *(ReplicaScenario, ChordScenario, FilterScenario, SelectiveScenario, SealedScenario),
+        *(MovingReplicatedScenario, ReplicaScenario, ChordScenario, FilterScenario, SelectiveScenario, SealedScenario),
     )
 }
 PROGRESS_SECONDS = 5.0
@@ -81,7 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run_one(scenario, options.seed, options.trace, options.shorten)
     progress = Progress(options.seeds)
     failed = 0
-    for outcome in run_seeds(scenario, range(options.first, options.first + options.seeds), progress.add):
+    seeds = range(options.first, options.first + options.seeds)
+    run = partial(_run_beside, options.scenario, options.jobs) if options.jobs > 1 else partial(run_seeds, scenario)
+    for outcome in run(seeds, progress.add):
         failed += 1
         _print_failure(scenario, outcome, options.shorten)
     print(progress.text())
@@ -98,10 +103,24 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), default=BrokerScenario.name)
     parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many seeds (100)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first of them (0)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds that are run beside each other (1)")
     parser.add_argument("--seed", type=int, metavar="SEED", help="run this one only")
     parser.add_argument("--trace", action="store_true", help="with --seed: print what happened")
     parser.add_argument("--shorten", action="store_true", help="look for the fewest faults that still fail")
     return parser.parse_args(arguments)
+
+
+def _run_beside(name: str, jobs: int, seeds: range, report: Callable[[Outcome], None]) -> Iterator[Outcome]:
+    """As `run_seeds`, in so many processes."""
+    with ProcessPoolExecutor(jobs) as pool:
+        for outcome in pool.map(partial(_outcome, name), seeds):
+            report(outcome)
+            if outcome.failure is not None:
+                yield outcome
+
+
+def _outcome(name: str, seed: int) -> Outcome:
+    return SCENARIOS[name]().run(seed)
 
 
 def _run_one(scenario: Scenario, seed: int, with_trace: bool, shortens: bool) -> int:

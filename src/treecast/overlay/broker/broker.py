@@ -446,16 +446,13 @@ class Broker:
 
     def _join(self, session: Session, subscriptions: list[str], turn: Turn) -> list[str]:
         """Let a session receive from these; returns those that do not exist. Some may have come since it was opened."""
-        unknown = []
-        for id in dict.fromkeys(subscriptions):
-            row = self._subscriptions.row(id)
-            if row is None:
-                unknown.append(id)
-            elif id not in session.queues:
-                self._dispatch.attach(session, self._backlog.queue_of(id, row))
-                if row.options.expires_ms:
-                    self._subscriptions.see(id, turn)
-        return unknown
+        rows = self._subscriptions.rows(dict.fromkeys(subscriptions))
+        fresh = {id: row for id, row in rows.items() if id not in session.queues}
+        for id, queue in self._backlog.queues_of(fresh):
+            self._dispatch.attach(session, queue)
+            if fresh[id].options.expires_ms:
+                self._subscriptions.see(id, turn)
+        return [id for id in dict.fromkeys(subscriptions) if id not in rows]
 
     def _end_session(self, session: Session, reason: str, turn: Turn, *, counts: bool) -> None:
         for id in session.queues:

@@ -128,6 +128,13 @@ class Subscriptions:
         data = self._shadow.get(SUBSCRIPTIONS, id)
         return None if data is None else decode(data, SubscriptionRow)
 
+    def rows(self, ids: Iterable[str]) -> dict[str, SubscriptionRow]:
+        """Of those that exist, in this order."""
+        ids = list(ids)
+        stored = self._shadow.get_many(SUBSCRIPTIONS, ids)
+        known = [id for id in ids if id in stored]
+        return dict(zip(known, decode_many([stored[id] for id in known], SubscriptionRow), strict=True))
+
     def expect(self, id: str) -> SubscriptionRow:
         row = self.row(id)
         if row is None:

@@ -14,8 +14,8 @@ from treecast.document import Limits
 from treecast.overlay.broker.tail import Tail
 from treecast.overlay.onyx.link_formats import TEXT, Arrival, LinkFormats
 from treecast.overlay.onyx.network_messages import CatchUp, History, Parcel
+from treecast.overlay.onyx.routing_protocol import Routing, RoutingTable
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.overlay.onyx.tree import Routing, RoutingTable
 from treecast.overlay.storage import StorageError
 
 

@@ -47,3 +47,25 @@ def link_stats(broker: NetworkBroker) -> dict[str, int]:
         "link_cuts": sum(child.link.cuts for child in children),
         "link_bytes_saved": sum(child.bytes_saved for child in children),
     }
+
+
+def network_stats(broker: NetworkBroker) -> dict[str, int]:
+    """Counts of a broker, and of its part in the network."""
+    trees, repairs = broker.trees.values(), broker.repairs.values()
+    return {
+        **broker.broker.stats(),
+        "epoch": broker.epoch,
+        "trees": len(trees),
+        "covered": sum(tree.is_covered(tree.version) for tree in trees),
+        "held": len(broker.wants),
+        **link_stats(broker),
+        "early_bytes": sum(repair.early_bytes for repair in repairs),
+        "questions": sum(repair.questions for repair in repairs),
+        "forwarded": broker.forwarded,
+        "repaired": broker.repaired,
+        "parts": broker.taken_parts,
+        "unfit": broker.unfit,
+        "misread": broker.misread,
+        "gone": broker.gone,
+        **broker.migration.stats(),
+    }

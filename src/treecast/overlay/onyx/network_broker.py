@@ -40,7 +40,7 @@ from treecast.overlay.onyx.early_index import EarlyIndexes
 from treecast.overlay.onyx.early_plan import is_restructured
 from treecast.overlay.onyx.history import Histories
 from treecast.overlay.onyx.link_formats import TEXT, Arrival
-from treecast.overlay.onyx.link_rows import link_rows, link_stats
+from treecast.overlay.onyx.link_rows import link_rows, network_stats
 from treecast.overlay.onyx.membership import CatalogChanged, Membership, MembershipSettings, MovesAsked, ViewAdopted
 from treecast.overlay.onyx.migration import Migration
 from treecast.overlay.onyx.move_messages import MoveMessage
@@ -65,8 +65,9 @@ from treecast.overlay.onyx.network_messages import (
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
+from treecast.overlay.onyx.routing_protocol import Routing
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.overlay.onyx.tree import Routing, Tree
+from treecast.overlay.onyx.tree import Tree
 from treecast.overlay.onyx.view import BrokerInfo, View, certificates_of
 from treecast.overlay.onyx.wants import Wants
 from treecast.overlay.peer import Effect
@@ -127,7 +128,7 @@ class NetworkBroker:
         self.trees: dict[str, Tree] = {}
         self._last_version = 0  # the highest of trees that are gone
         self.positions = Positions(broker.shadow.rows(POSITIONS, ""))
-        self._repairs: dict[str, Repair] = {}
+        self.repairs: dict[str, Repair] = {}
         self._root_lives: dict[str, int] = {}
         self._histories = Histories(broker.tail, routing, network, broker.index.limits)
         self._local: deque[tuple[str, int, int, list[Arrival]]] = deque()
@@ -198,11 +199,11 @@ class NetworkBroker:
         self.membership.tick(turn)
         self.wants.expired(turn)
         self.wants.refuse_late(turn)
-        self._announces.take_waiting()
+        self._announces.take_waiting(now_ms)
         for tree in self.trees.values():
             tree.claim_all()
             tree.tick()
-        for root, repair in self._repairs.items():
+        for root, repair in self.repairs.items():
             repair.watch(self.positions.number(root), now_ms)
         for root in list(self._taken):
             self._tell_taken(root)
@@ -238,24 +239,31 @@ class NetworkBroker:
         self._pass_published(turn)
         for tree in self.trees.values():
             tree.flush()
-        for root, repair in self._repairs.items():
+        for root, repair in self.repairs.items():
             position = self.positions.number(root)
             question = repair.next_question(position, self.wants.version, self.wants.needed, turn.now_ms)
             if question:
-                query = b"" if repair.is_small(position, self._settings.history_few_max) else self.wants.encoded()
-                query = b"" if len(query) > self._settings.history_query_bytes_max else query
                 formats = [] if repair.is_plain else list(self._settings.link_reads)
-                turn.send(root, CatchUp(root, self.epoch, question, position, query, formats))
+                turn.send(root, CatchUp(root, self.epoch, question, position, self._query(repair, position), formats))
         if turn.changes:
             self.positions.store(turn)
         return self.broker.finish(turn)
+
+    def _query(self, repair: Repair, position: int) -> bytes:
+        """What a root is asked for; empty: all of it."""
+        settings = self._settings
+        few = max(settings.history_few_max, len(self.broker.index) // settings.history_queries_per_document)
+        if repair.is_small(position, few) or not self.wants.is_loaded:
+            return b""
+        query = self.wants.encoded()
+        return b"" if len(query) > settings.history_query_bytes_max else query
 
     # --- the view ----------------------------------------------------------------------------------------------------
 
     def _place_in(self, view: View, *, lives_again: bool = False) -> None:
         for root in [root for root in self.trees if root not in view.trees]:
             self._last_version = max(self._last_version, self.trees.pop(root).version)
-            self._repairs.pop(root, None)
+            self.repairs.pop(root, None)
             self._taken.pop(root, None)
         for root, parents in view.trees.items():
             tree = self.trees.get(root)
@@ -278,7 +286,7 @@ class NetworkBroker:
             tree.store = self.broker.store_id
             tree.passed = self.broker.last_document
         else:
-            self._repairs[root] = Repair(self._settings, self._random)
+            self.repairs[root] = Repair(self._settings, self._random)
         tree.change_plan(self.wants.early.plan)
         return tree
 
@@ -360,8 +368,8 @@ class NetworkBroker:
             case Covered():
                 if self._is_of_root(tree.root, message.store) and tree.take_covered(sender, message):
                     self._begin_position(tree, message.store, tree.since)
-                    self._repairs[tree.root].want(tree.since)
-                    self._repairs[tree.root].want(tree.latest_since)
+                    self.repairs[tree.root].want(tree.since)
+                    self.repairs[tree.root].want(tree.latest_since)
             case Resync():
                 tree.take_resync(sender)
             case LinkDictionary():
@@ -390,7 +398,7 @@ class NetworkBroker:
         self._root_lives[root] = life
         if not self._is_of_root(root, store):
             self.positions.begin(root, store, 0)
-            self._repairs[root].forget()
+            self.repairs[root].forget()
             self.trees[root].announce_all()
         return True
 
@@ -404,7 +412,7 @@ class NetworkBroker:
     def _take_forward(self, tree: Tree, sender: str, message: Forward, turn: Turn) -> None:
         if tree.is_root or not self._is_of_root(tree.root, message.store):
             return
-        root, repair = tree.root, self._repairs[tree.root]
+        root, repair = tree.root, self.repairs[tree.root]
         size = sum([len(parcel.body) for parcel in message.documents])
         last, before = self._taken.get(root, (0, 0))
         self._taken[root] = (max(last, message.upto), before + size)
@@ -440,8 +448,8 @@ class NetworkBroker:
     def _misread(self, root: str, upto: int) -> None:
         """Documents came in a format that cannot be read here: the root is asked for them, as text."""
         self.misread += 1
-        self._repairs[root].is_plain = True
-        self._repairs[root].want(upto)
+        self.repairs[root].is_plain = True
+        self.repairs[root].want(upto)
 
     def _serve_local(self, turn: Turn) -> None:
         """The broker's own subscribers get what was passed on before."""
@@ -449,7 +457,7 @@ class NetworkBroker:
             return
         while self._local:
             root, begin, upto, arrivals = self._local.popleft()
-            repair = self._repairs.get(root)
+            repair = self.repairs.get(root)
             if repair is None:
                 continue  # the root has left meanwhile
             if begin > self.positions.number(root):
@@ -465,13 +473,13 @@ class NetworkBroker:
     def _take_parcels(self, root: str, upto: int, arrivals: list[Arrival], turn: Turn) -> None:
         """A range that continues the position of this broker: what its subscribers get is stored with it."""
         if self.broker.is_full():
-            self._repairs[root].want(upto)
+            self.repairs[root].want(upto)
             return
         position = self.positions.number(root)
         fresh = [arrival for arrival in arrivals if arrival.number > position]
         if not self._take_fresh(root, fresh, turn):
             self.unfit += 1
-            self._repairs[root].want(upto)
+            self.repairs[root].want(upto)
             return
         self.taken_documents += len(fresh)
         self.positions.advance(root, upto)
@@ -497,7 +505,7 @@ class NetworkBroker:
             return
         # A question may follow a range that could not be taken, before anything is covered.
         self._begin_position(self.trees[root], message.store, message.after)
-        repair = self._repairs[root]
+        repair = self.repairs[root]
         if not repair.is_answer(message.question, self.wants.needed):
             return
         position = self.positions.number(root)
@@ -519,7 +527,7 @@ class NetworkBroker:
 
     def _hear_of(self, tree: Tree, number: int, position: int) -> None:
         """The root has this document. A tree that does not cover this broker brings nothing: no need to wait for it."""
-        repair = self._repairs[tree.root]
+        repair = self.repairs[tree.root]
         repair.hear_of(number, position, self.now_ms)
         if not tree.is_covered():
             repair.want(number)
@@ -571,23 +579,7 @@ class NetworkBroker:
         return self.broker.index_version
 
     def stats(self) -> dict[str, int]:
-        return {
-            **self.broker.stats(),
-            "epoch": self.epoch,
-            "trees": len(self.trees),
-            "covered": sum(tree.is_covered(tree.version) for tree in self.trees.values()),
-            "held": len(self.wants),
-            **link_stats(self),
-            "early_bytes": sum(repair.early_bytes for repair in self._repairs.values()),
-            "questions": sum(repair.questions for repair in self._repairs.values()),
-            "forwarded": self.forwarded,
-            "repaired": self.repaired,
-            "parts": self.taken_parts,
-            "unfit": self.unfit,
-            "misread": self.misread,
-            "gone": self.gone,
-            **self.migration.stats(),
-        }
+        return network_stats(self)
 
     def _subscription_rows(self) -> Iterator[tuple[str, SubscriptionRow]]:
         for id, data in self.broker.shadow.rows(SUBSCRIPTIONS, ""):

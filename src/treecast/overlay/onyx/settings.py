@@ -54,6 +54,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """and bytes in it, unless the first document is larger."""
     history_few_max: int = 64
     """If at most so many are missing, all of them are sent: that costs less than to send and to compile a query."""
+    history_queries_per_document: int = 10
+    """The same if the asker has so many subscriptions for each that is missing: its query is the larger."""
     history_query_bytes_max: int = 1 << 20
     """A longer routing query is not sent along: then everything comes."""
     history_filters_max: int = 16
@@ -85,6 +87,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     plan_steps_max: int = 64
     """Queries that are looked at for the plan in one turn. The rest waits for the next tick, and documents come whole
     until then."""
+    load_rows_max: int = 2_000
+    """Of a broker's own subscriptions, that are put into its routing table in one turn after a restart."""
     held_requests_max: int = 10_000
     """Requests that wait for that, or behind one that does. More are not taken: their clients ask again."""
 

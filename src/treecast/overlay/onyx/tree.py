@@ -20,11 +20,11 @@ once, since the last document that the broker has passed on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from treecast.document import AnyDocument, Document, Limits
+from treecast.document import Limits
 from treecast.errors import DocumentError, PeerError
 from treecast.overlay.onyx.early_plan import WHOLE, EarlyPlan
 from treecast.overlay.onyx.link import Link
@@ -39,67 +39,10 @@ from treecast.overlay.onyx.network_messages import (
     Plan,
     Resync,
 )
+from treecast.overlay.onyx.routing_protocol import LOCAL, Delta, Own, Routing
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.retry import Retry
-from treecast.wire import Codec, Dictionary
-
-LOCAL = ""
-"""The target of a routing table that stands for the broker's own subscriptions. No broker has an empty name."""
-
-
-class RoutingQuery(Protocol):
-    """What somebody wants, relaxed so that links can be chosen by it."""
-
-    def encode(self) -> bytes: ...
-
-
-class Delta(Protocol):
-    """How an aggregate has changed."""
-
-    @property
-    def added(self) -> Any: ...
-    @property
-    def removed(self) -> Any: ...
-    def __bool__(self) -> bool: ...
-
-
-class RoutingTable(Protocol):
-    """Targets and what each of them wants; see `treecast.overlay.onyx.routing`."""
-
-    def update(self, target: str, added: Any, removed: Any) -> Delta: ...
-    def update_many(self, target: str, added: Any, removed: Any) -> Delta: ...
-    def replace(self, target: str, query: Any) -> Delta: ...
-    def drop(self, target: str) -> Delta: ...
-    def refine(self) -> Delta: ...
-    def aggregate(self) -> Any: ...
-    def learn(self, documents: Sequence[AnyDocument]) -> None: ...
-    def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]: ...
-    def route_forms(
-        self, codec: Codec, bodies: Sequence[bytes], enough: Collection[str], needed: Collection[str]
-    ) -> tuple[list[tuple[str, ...]], Sequence[Document | None]] | None: ...
-
-
-class Own(Protocol):
-    """What a broker's own subscriptions want: the same for all its trees."""
-
-    @property
-    def table(self) -> RoutingTable: ...
-    def encoded(self) -> bytes: ...  # the aggregate
-
-
-class Routing(Protocol):
-    """Makes tables and queries. A simulation may plant a bug here."""
-
-    def table(self) -> RoutingTable: ...
-    def root_table(self) -> RoutingTable:
-        """One whose aggregate nobody is told."""
-
-    def map(self, subscription: Any) -> Any: ...
-    def empty(self) -> Any: ...
-    def decode(self, data: bytes) -> Any: ...
-    def difference(self, before: Any, after: Any) -> Delta: ...
-    def parts(self, queries: Iterable[Any]) -> list[Any]:
-        """What `update_many` takes for many queries at once."""
+from treecast.wire import Dictionary
 
 
 class Place(Protocol):
@@ -203,7 +146,7 @@ class Tree:
         """The same, of the version that was covered last."""
         self.passed = 0
         """The last document that was taken from the tree, and passed on."""
-        self._waits = False  # for its children, after a restart
+        self._waits = False  # for its children and for what it wants itself, after a restart
         self._names: dict[str, None] = {}  # of those who are children in the present view
         self.children: dict[str, Child] = {}
         """Those of them who have announced something."""
@@ -231,7 +174,7 @@ class Tree:
         self._resync.start(self._place.now_ms)  # new children announce themselves, mostly
         if has_moved:
             self.parent = parent
-            self._waits = lives_again and parent is not None and bool(self._names)
+            self._waits = parent is not None and (not self._is_loaded or (lives_again and bool(self._names)))
             self.announce_all()
         if lives_again:
             self._resync.reset()
@@ -258,6 +201,11 @@ class Tree:
         return self.is_root or self.covered >= max(version, self._first)
 
     @property
+    def _is_loaded(self) -> bool:
+        """What the broker itself wants is known. After a restart that takes a while."""
+        return self._own is None or self._own.is_loaded
+
+    @property
     def _is_leaf(self) -> bool:
         """The table is the broker's own."""
         return self._own is not None and self.table is self._own.table
@@ -281,7 +229,8 @@ class Tree:
         if not delta:
             return
         self._begin_version()
-        self._changes.append((delta.added.encode(), delta.removed.encode()))
+        if not self._waits:  # else the parent will be told everything
+            self._changes.append((delta.added.encode(), delta.removed.encode()))
 
     def change_plan(self, plan: Plan) -> None:
         """What may be done early for the broker's own subscriptions has changed, or may have."""
@@ -300,7 +249,7 @@ class Tree:
         """At the end of a turn: tell the parent what has changed."""
         changes, self._changes = self._changes, []
         plan, self._has_new_plan = self.plan.own if self._has_new_plan else None, False
-        if self._waits and not self._silent():
+        if self._waits and self._is_loaded and not self._silent():
             self._waits = False
             self.announce_all()
         elif (changes or plan is not None) and self.parent is not None and not self._waits:
@@ -315,7 +264,7 @@ class Tree:
         self.covered = self._parent_life = 0
         if self.parent is not None and not self._waits:
             self._retry.reset()
-            whole = self._own.encoded() if self._own and self._is_leaf else self.table.aggregate().encode()
+            whole = self._own.encoded() if self._own is not None and self._is_leaf else self.table.aggregate().encode()
             self._announce(0, [(whole, self._routing.empty().encode())], self.plan.own)
 
     def _announce(self, base: int, changes: list[tuple[bytes, bytes]], plan: Plan | None = None) -> None:
@@ -587,7 +536,7 @@ class Tree:
         if is_told and not self.is_covered(self.version) and self._retry.is_due(now_ms):
             self._announce(self.version, [])  # if the parent does not know this version, it asks for everything
         if self._resync.is_due(now_ms) and self._silent():
-            if self._waits:
+            if self._waits and self._is_loaded:
                 self._waits = False
                 self.announce_all()
             self.ask_children()

@@ -27,8 +27,9 @@ from treecast.overlay.broker.rows import SUBSCRIPTIONS, SubscriptionRow, decode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Request, Subscribe, SubscribeMany
 from treecast.overlay.onyx.early_wants import EarlyWants
+from treecast.overlay.onyx.routing_protocol import LOCAL, Delta, Routing
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.overlay.onyx.tree import LOCAL, Delta, Routing, Tree
+from treecast.overlay.onyx.tree import Tree
 
 _Item = SubscriptionRow | Subscribe
 
@@ -82,6 +83,8 @@ class Wants:
         self.table = routing.table()
         self.early = EarlyWants(settings)
         """What may be done to documents before they come here. It changes with the table, in the same turns."""
+        self._unloaded: deque[SubscriptionRow] = deque()
+        """What is not in the table yet, after a restart."""
         self._queues: dict[str, deque[Waiting]] = {}
         self._abandoned: dict[str, deque[Waiting]] = {}  # of clients that have begun anew since, and may ask again
         self._moves: dict[str, Waiting] = {}  # subscriptions that are to come from another host
@@ -103,8 +106,25 @@ class Wants:
         return table.aggregate()
 
     def load(self, rows: Iterable[SubscriptionRow]) -> None:
-        """After a restart: what is stored counts already."""
-        self.table.update_many(LOCAL, self._routing.parts(map(self._map, self.early.load(rows))), [])
+        """After a restart: what is stored counts already. It is put into the table with the next ticks: meanwhile
+        nobody is told what this broker wants, and subscribers get what the roots are asked for."""
+        self._unloaded = deque(self.early.load(rows))
+
+    @property
+    def is_loaded(self) -> bool:
+        """The table has all that counts."""
+        return not self._unloaded
+
+    def _load_some(self) -> None:
+        # PERF: bench/network_kill.py. At once it takes most of the time that a broker needs to start again.
+        count = min(len(self._unloaded), self._settings.load_rows_max)
+        some = [self._unloaded.popleft() for _ in range(count)]
+        if some:
+            self._spread(self.table.update_many(LOCAL, self._routing.parts(map(self._map, some)), []))
+
+    def _load_all(self) -> None:
+        while self._unloaded:
+            self._load_some()
 
     def encoded(self) -> bytes:
         """All of it as one routing query, for questions to roots."""
@@ -124,11 +144,13 @@ class Wants:
     def _remove(self, items: Sequence[_Item], queries: list[Any]) -> None:
         """These have gone."""
         if items:
+            self._load_all()  # these may be among the rest
             self._spread(self.table.update_many(LOCAL, [], self._routing.parts(queries)))
             self._spread_plan(self.early.change([], items))
 
     def refine(self) -> None:
         """Do what changes have left for later."""
+        self._load_some()
         self._spread(self.table.refine())
         self._spread_plan(self.early.refine(self._everything))
 

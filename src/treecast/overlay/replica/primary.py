@@ -349,9 +349,11 @@ class Replicated:
         self._retry.start(now_ms)
 
     def _pair(self, now_ms: int) -> list[Effect]:
-        """The backup has nearly everything: from now on, what it does not have waits."""
+        """The backup has nearly everything, and the rest is on its way: from now on, what it does not have waits."""
         member = self._member
-        if member.group - self._position > self._settings.window_groups_max // 10:
+        behind = member.group - self._position
+        if self._sent < member.group or behind > self._settings.window_groups_max // 10:
+            # Were more than a window missing, answers could wait for so long that the backup is given up.
             return []
         self._complete_at = max(member.group, self._complete_at)
         member.set(is_paired=True)

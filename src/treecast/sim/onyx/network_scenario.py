@@ -32,7 +32,8 @@ from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_messages import Plan
 from treecast.overlay.onyx.positions import POSITIONS, PositionRow
-from treecast.overlay.onyx.tree import LOCAL, Child, Routing
+from treecast.overlay.onyx.routing_protocol import LOCAL, Routing
+from treecast.overlay.onyx.tree import Child
 from treecast.overlay.peer import Peer
 from treecast.overlay.receiver import Delivery
 from treecast.overlay.storage import Storage

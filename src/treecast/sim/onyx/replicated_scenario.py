@@ -18,7 +18,7 @@ from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import RegisterSource
 from treecast.overlay.onyx.membership import MembershipSettings
 from treecast.overlay.onyx.network_broker import NetworkBroker
-from treecast.overlay.onyx.network_host import NetworkHost
+from treecast.overlay.onyx.network_host import NETWORK_TABLES, NetworkHost
 from treecast.overlay.onyx.registry import Registry, RegistrySettings
 from treecast.overlay.onyx.registry.rows import RoleRow
 from treecast.overlay.onyx.view import HOST, host_name
@@ -26,12 +26,11 @@ from treecast.overlay.peer import Effect, Peer
 from treecast.overlay.replica.member import MemberRow, read_members
 from treecast.overlay.replica.snapshot import KEY_MIN
 from treecast.overlay.replica.space import Space
-from treecast.sim.faults import Crash, Fault, FaultRates, LinkFault, Partition, draw_faults
-from treecast.sim.frames import PacketCodec
-from treecast.sim.network import Network
+from treecast.sim.faults import Fault, FaultRates, LinkFault, Partition, draw_faults
 from treecast.sim.onyx.network_scenario import NetworkRun, NetworkScenario
 from treecast.sim.onyx.network_workload import NetworkWorkload, draw_network
 from treecast.sim.onyx.scripted_registry import REGISTRY
+from treecast.sim.replica.routed_world import RoutedWorld, draw_crash
 from treecast.sim.replica.scenario import draw_replica_settings
 from treecast.sim.scenario import Outcome, outcome_of
 from treecast.sim.storage import SimulatedStorage
@@ -72,9 +71,7 @@ class ReplicatedNetworkScenario(NetworkScenario):
         duration_ms = network.clients.duration_ms
         faults = draw_faults(random, [*machines, REGISTRY, *network.homes], duration_ms, rates)
         for _ in range(random.choice([0, 1, 1, 2])):
-            down_ms = random.choice([1, 300, 1_200])
-            crash = Crash(random.choice(machines), random.randrange(300, duration_ms), down_ms, random.random() < 0.7)
-            faults.append(crash)
+            faults.append(draw_crash(random, machines, range(300, duration_ms), [1, 300, 1_200]))
         for _ in range(random.choice([0, 0, 1])):
             first, second = random.sample(machines, 2)
             begin_ms = random.randrange(duration_ms)
@@ -90,35 +87,10 @@ class ReplicatedNetworkScenario(NetworkScenario):
         return outcome_of(self.name, run.world, faults, with_trace, run.counts())
 
 
-class ReplicatedWorld(World):
-    """What is for a broker goes where its sender believes it to be served."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed, PacketCodec())
-        self.network = _RoutedNetwork(self, PacketCodec())
-        self.place_of: Callable[[str, str], str | None] = lambda sender, receiver: receiver
-        self.may_lose_disk: Callable[[str], bool] = lambda host: False
-        self.lost_disks = 0
-
-    def _crash(self, fault: Crash) -> None:
-        loses_disk = fault.loses_disk and self.may_lose_disk(fault.host)
-        self.lost_disks += loses_disk and self.hosts[fault.host].is_up
-        super()._crash(msgspec.structs.replace(fault, loses_disk=loses_disk))
-
-
-class _RoutedNetwork(Network):
-    def send(self, sender: str, receiver: str, messages: Sequence[Any], speaker: str = "", to: str = "") -> None:
-        assert isinstance(self._world, ReplicatedWorld)
-        place = self._world.place_of(sender, receiver)
-        if place is not None:
-            to = receiver if place != receiver else ""
-            super().send(sender, place, messages, speaker, to)
-
-
 class ReplicatedRun(NetworkRun):
     """A run whose brokers are served by hosts."""
 
-    world: ReplicatedWorld
+    world: RoutedWorld
 
     def __init__(
         self,
@@ -132,7 +104,7 @@ class ReplicatedRun(NetworkRun):
         super().__init__(seed, network, faults, make_broker, None)
 
     def _make_world(self, seed: int) -> World:
-        return ReplicatedWorld(seed)
+        return RoutedWorld(seed)
 
     def _add_brokers(self, sync_us: tuple[int, int], batches: bool) -> None:
         world = self.world
@@ -149,6 +121,7 @@ class ReplicatedRun(NetworkRun):
             lost_ms=5_000,
             migrations_open_max=0,
         )
+        self._sync_us = sync_us[1]
         self._homes: dict[str, str] = {}
         self._places: dict[str, list[tuple[int, str]]] = {}  # by broker: since when it is where
         self._lags: dict[tuple[str, str], int] = {}
@@ -272,6 +245,13 @@ class ReplicatedRun(NetworkRun):
     def _calm_down(self) -> None:
         self._wait("everybody at home, with a backup", self._is_settled)
 
+    def _healing_ms(self) -> int:
+        """With the smallest chunks a snapshot needs a round trip for each row, and may have to begin anew."""
+        settings, network = self._replica_settings, self.world.network
+        trip_us = 2 * (network.delay_us + network.jitter_us + self._sync_us)
+        chunks = [_chunks(self._data(broker), settings.chunk_bytes_max) for broker in self.network.brokers]
+        return super()._healing_ms() + 2 * max(chunks) * trip_us // settings.chunks_ahead_max // 1000
+
     def _is_settled(self) -> bool:
         roles = self._roles()
         registry = self._registry()
@@ -325,3 +305,15 @@ class ReplicatedRun(NetworkRun):
     def _views(self) -> int:
         registry = self._registry()
         return registry.view.epoch & 0xFFFF_FFFF if registry is not None else 0
+
+
+def _chunks(data: Any, chunk_bytes_max: int) -> int:
+    """How many chunks a snapshot of a broker's data has, at most."""
+    rows = [len(row) for table in NETWORK_TABLES for row in _values(data, table)]
+    rows += [len(body) for _, body in data.bodies(0)] if isinstance(data, Space) else []
+    return min(len(rows), sum(rows) // chunk_bytes_max) + 1
+
+
+def _values(data: Any, table: str) -> list[bytes]:
+    after: Any = KEY_MIN if NETWORK_TABLES[table] else ""
+    return [value for _, value in data.scan(table, after, 100_000)]

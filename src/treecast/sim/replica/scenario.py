@@ -25,11 +25,10 @@ from treecast.overlay.storage import Storage
 from treecast.sim.broker.application import BROKER
 from treecast.sim.broker.scenario import BrokerRun, BrokerScenario
 from treecast.sim.broker.workload import Workload
-from treecast.sim.faults import Crash, Fault, FaultRates, LinkFault, Partition, draw_faults
-from treecast.sim.frames import PacketCodec
+from treecast.sim.faults import Fault, FaultRates, LinkFault, Partition, draw_faults
 from treecast.sim.host import Host
-from treecast.sim.network import Network
 from treecast.sim.replica.control import CONTROL, Control
+from treecast.sim.replica.routed_world import RoutedWorld, draw_crash
 from treecast.sim.scenario import Outcome, outcome_of
 from treecast.sim.storage import SimulatedStorage
 from treecast.sim.world import World
@@ -73,8 +72,7 @@ def draw_pair_faults(random: Random, duration_ms: int) -> Iterator[Fault]:
         return begin, begin + random.choice([100, 1_000, 3_000])
 
     for _ in range(random.choice([0, 1, 3])):
-        down_ms = random.choice([1, 300, 1_000])
-        yield Crash(random.choice(HOSTS), random.randrange(duration_ms), down_ms, random.random() < 0.7)
+        yield draw_crash(random, HOSTS, range(duration_ms), [1, 300, 1_000])
     for _ in range(random.choice([0, 1, 2])):
         first, second = random.sample(HOSTS, 2)
         groups = random.choice([[[first], [second]], [[first], [second, CONTROL]], *[[[first], [CONTROL]]] * 2])
@@ -84,6 +82,17 @@ def draw_pair_faults(random: Random, duration_ms: int) -> Iterator[Fault]:
         amount = random.choice([50, 300]) if effect in ("loss", "duplication") else random.choice([20, 200])
         sender, receiver = random.sample(HOSTS, 2)
         yield LinkFault(effect, sender, receiver, random.randrange(duration_ms // 2), duration_ms, amount)
+
+
+def draw_stream_faults(random: Random, duration_ms: int) -> Iterator[Fault]:
+    """Hosts that serve as a pair all the while, over links that lose groups or bring them in any order; then a crash.
+    With all other faults beside these, a pair is rarely one for long."""
+    for sender, receiver in (HOSTS, HOSTS[::-1]):
+        effect: Any = random.choice(["loss", "reordering"])
+        amount = random.choice([30, 100]) if effect == "loss" else random.choice([5, 30])
+        yield LinkFault(effect, sender, receiver, 0, duration_ms, amount)
+    if random.random() < 0.5:
+        yield draw_crash(random, HOSTS, range(duration_ms // 2, duration_ms), [1, 300])
 
 
 class ReplicaScenario(BrokerScenario):
@@ -98,6 +107,9 @@ class ReplicaScenario(BrokerScenario):
 
     def faults(self, seed: int) -> list[Fault]:
         workload = self.workload(seed)
+        stream_random = Random(f"{seed}/stream faults")
+        if stream_random.random() < 0.3:
+            return list(draw_stream_faults(stream_random, workload.duration_ms))
         clients = [client.name for client in workload.clients]
         rates = FaultRates(
             crashing=(*HOSTS, *HOSTS, *HOSTS, *clients), restarting=(*HOSTS, *HOSTS), storing=HOSTS, loses_disk=True
@@ -123,42 +135,14 @@ class ReplicaScenario(BrokerScenario):
         return outcome_of(self.name, run.world, faults, with_trace, run.counts())
 
 
-class ReplicaWorld(World):
-    """Messages for the broker go to the host where its sender believes it to be."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed, PacketCodec())
-        self.network = _RoutedNetwork(self, PacketCodec())
-        self.place_of: Callable[[str], str] = lambda client: HOSTS[0]
-        self.may_lose_disk: Callable[[str], bool] = lambda host: False
-        self.on_copied: Callable[[str, Copied], None] = lambda host, message: None
-        self.lost_disks = 0
-
-    def _crash(self, fault: Crash) -> None:
-        loses_disk = fault.loses_disk and self.may_lose_disk(fault.host)
-        self.lost_disks += loses_disk and self.hosts[fault.host].is_up
-        super()._crash(msgspec.structs.replace(fault, loses_disk=loses_disk))
-
-
-class _RoutedNetwork(Network):
-    def send(self, sender: str, receiver: str, messages: Sequence[Any], speaker: str = "", to: str = "") -> None:
-        assert isinstance(self._world, ReplicaWorld)
-        if receiver == BROKER:
-            receiver = self._world.place_of(sender)
-        for message in messages:
-            if isinstance(message, Copied):
-                self._world.on_copied(sender, message)
-        super().send(sender, receiver, messages, speaker, to)
-
-
 class ReplicaRun(BrokerRun):
     """A run with two hosts and a control plane."""
 
-    world: ReplicaWorld
+    world: RoutedWorld
     make_replica_host: Callable[..., ReplicaHost] = ReplicaHost
 
     def _make_world(self, seed: int) -> World:
-        return ReplicaWorld(seed)
+        return RoutedWorld(seed)
 
     def _add_brokers(self, random: Random, make_host: Callable[..., Host]) -> None:
         world = self.world
@@ -176,7 +160,7 @@ class ReplicaRun(BrokerRun):
         world.add_host(CONTROL, lambda storage, random: self.control)
         world.place_of = self._place_of
         world.may_lose_disk = self._may_lose_disk
-        world.on_copied = self._check_copied
+        world.on_send = self._check_send
         self._places: list[tuple[int, str]] = [(0, HOSTS[0])]
         self._lags: dict[str, int] = {}
         self._lag_random = world.random_of("lags")
@@ -202,7 +186,9 @@ class ReplicaRun(BrokerRun):
 
     # -- where the broker is
 
-    def _place_of(self, client: str) -> str:
+    def _place_of(self, client: str, receiver: str) -> str:
+        if receiver != BROKER:
+            return receiver
         now_us = self.world.now_us
         primary = self.control.role.primary
         if primary != self._places[-1][1]:
@@ -220,8 +206,10 @@ class ReplicaRun(BrokerRun):
         rows = [member.row for member in read_members(self.machines[host].storage, 10)]
         return rows[0] if rows else MemberRow()
 
-    def _check_copied(self, host: str, message: Copied) -> None:
+    def _check_send(self, host: str, message: Any) -> None:
         """What a backup says that it has is on its disk: a crash of both hosts may come at any time."""
+        if not isinstance(message, Copied):
+            return
         row = self._row(host)
         replica = row.coming or row.replica
         stored = replica.group if replica is not None else 0
@@ -258,6 +246,11 @@ class ReplicaRun(BrokerRun):
     def _rows(self, table: str, after: Any) -> list[tuple[Any, bytes]]:
         _, space = self._serving()
         return list(space.scan(table, after, 10_000)) if space is not None else []
+
+    def _check_invariants(self) -> None:
+        super()._check_invariants()
+        if self._is_paired():  # at any time: another snapshot might hide what was wrong
+            self._compare()
 
     def _finish(self) -> None:
         self.control.is_calm = True
