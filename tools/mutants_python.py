@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Switches the mechanisms of placements and of covering off, one at a time, and runs the tests of each against it.
+"""Switches mechanisms of placements, covering and sealed views off, one at a time, and runs their tests against it.
 
     python tools/mutants_python.py              all mutants; exit status 1 if one survives
     python tools/mutants_python.py 3 17         these
@@ -26,6 +26,8 @@ PLACING = "tests/test_placement_mechanisms.py"
 FIGURES = "tests/test_experiments_placement.py"
 RUNS = "tests/test_experiments_runs.py"
 COVERING = "tests/test_cover_budget.py"
+SEALING = "tests/test_selective_security.py"
+HIDING = "tests/test_selective_interference.py"
 SECONDS_MAX = 300  # a mutant may make a loop endless
 
 
@@ -74,6 +76,22 @@ MUTANTS = [
     Mutant("query/cases.py", "self.left -= steps", "self.left -= 0", "no step counts", COVERING),
     Mutant("query/cover.py", "STEPS_MIN = 300_000", "STEPS_MIN = 3_000", "too few steps for long patterns", COVERING),
     Mutant("query/cases.py", "self.merge(at, self.attributes.setdefault((entry.parent, entry.uri, entry.local), at))", "pass", "an element has two attributes of a name", COVERING),
+    # Views of selective publishing.
+    Mutant("selective/view.py", "            text = text.rstrip(_SPACE)", "            pass", "white space shows where something is hidden", HIDING),
+    Mutant("selective/view.py", '        gaps = [""]', "        pass", "an element that lost all its children keeps their indentation", HIDING),
+    Mutant("selective/view.py", "return Outline(parents, spacing=1), ids", "return Outline(parents, spacing=2), ids", "labels of requests are not those of the view", SEALING),
+    Mutant("selective/keys.py", 'derive(key, "nonce", sha256(join((about, data))).digest(), length=NONCE_BYTES)', "sha256(join((about, data))).digest()[:NONCE_BYTES]", "a nonce confirms guesses", SEALING),
+    Mutant("selective/keys.py", 'derive(self._secret, "group", document, group, epoch)', 'derive(self._secret, "group", group, epoch)', "documents share the keys of groups", SEALING),
+    Mutant("selective/publisher.py", "self.keys.token(self.name, group, id)", 'self.keys.token(self.name, "", id)', "groups share the keys of elements", SEALING),
+    Mutant("selective/publisher.py", "version = self.version(group) if self.has_view(group) else 0", "version = 0", "envelopes do not tell the version", SEALING),
+    Mutant("selective/policies.py", "(*(ids[id] for id in part.without), *inside)", "(*(ids[id] for id in part.without),)", "a request brings what is hidden below", HIDING),
+    Mutant("selective/policies.py", "            self._epochs[group] += 1", "            pass", "keys are not renewed when somebody is revoked", SEALING),
+    Mutant("selective/subscriber.py", "            _clear_above(self._held, token)", "            pass", "digests above a replaced element are believed", SEALING),
+    Mutant("selective/subscriber.py", "one.entry.parent != above", "False", "an entry may lie about its parent", SEALING),
+    Mutant("selective/subscriber.py", "self._newest = max(self._newest, version)", "pass", "an old view passes for a new one", SEALING),
+    Mutant("selective/group_view.py", "        if not touched:  # whatever lost a child has changed\n            return False", "", "a view that did not change is sent", SEALING),
+    Mutant("selective/digests.py", "document, token, parent, version, record, *children", "document, token, parent, record, *children", "the version of an element is not bound", SEALING),
+    Mutant("selective/digests.py", '"treecast view 1", document, group, version, *fragments', '"treecast view 1", document, group, *fragments', "the version of a view is not bound", SEALING),
 ]  # fmt: skip
 
 

@@ -203,7 +203,7 @@ def _scales(rows: Sequence[Row], short: str) -> Finding:
         tops = {row["levels"]: row["subscriptions"] for row in pick(rows, policy=policy, level=1)}
         if min(SWEEP) in tops and max(SWEEP) in tops:
             factors[policy] = tops[min(SWEEP)] / max(tops[max(SWEEP)], 1e-9)
-    worst = min(factors.values(), default=None)
+    worst = min(factors.values()) if len(factors) == len(POLICIES) else None
     shown = ", ".join(f"{factor:.2f} with {policy}" for policy, factor in factors.items())
     return Finding(
         "with more levels there is more to cover and to merge",

@@ -176,6 +176,8 @@ def _apart(ticks: list[float], log: bool) -> list[float]:
 
 
 def _tick(value: float) -> str:
+    if value >= 1e6:
+        return f"{value / 1e6:.3g}M"
     if value >= 1000:
         return f"{value / 1000:.3g}k"
     return f"{value:.3g}"

@@ -40,7 +40,7 @@ class MergeSettings:
     """Thresholds of merging: both d and r must be smaller."""
 
     distance: int = 3
-    ratio: float = 0.01
+    ratio: float = 0.005
 
 
 class Requests(NamedTuple):
