@@ -53,6 +53,7 @@ def test_few_matches_take_few_batches(index: Index, documents: list[bytes]) -> N
     assert index.match_many(documents, threads=2).column(0).num_chunks <= 16
 
 
+@pytest.mark.house  # it counts page faults, and the sanitizers' allocator has many of its own
 def test_memory_of_results_is_used_again(index: Index, documents: list[bytes]) -> None:
     """The pages of a result that is gone serve the next one: the system is asked for none."""
     for _ in range(3):
