@@ -70,7 +70,7 @@ def _parameter(case: dict[str, Any]) -> Any:
     return pytest.param(case, id=f"{case['scenario']}-{case['seed']}", marks=marks)
 
 
-@pytest.mark.parametrize("case", map(_parameter, FAILED))
+@pytest.mark.parametrize("case", [_parameter(case) for case in FAILED])
 def test_seeds_that_failed_once(case: dict[str, Any]) -> None:
     scenario = SCENARIOS[case["scenario"]]()
     outcome = scenario.run(case["seed"], from_tables(case["faults"]) if "faults" in case else None)

@@ -110,6 +110,8 @@ class TreeBroker:
             return []
         inner = message.message
         tree = self.trees.get(message.tree)
+        if tree is None and isinstance(inner, Update) and self.neighbours.is_above(sender):
+            return of_tree(message.tree, [self._decline(sender)])
         if tree is None:
             is_asked = isinstance(inner, OutlineAsk | Inquiry) or (isinstance(inner, Wants) and inner.wants)
             if not is_asked or not self.neighbours.is_below(sender):
@@ -120,6 +122,11 @@ class TreeBroker:
         if self.neighbours.is_below(sender):
             tree.used_ms = now_ms
         return of_tree(tree.name, self._handle(tree, sender, inner, now_ms))
+
+    def _decline(self, sender: str) -> Send:
+        """Nothing of a tree is wanted here any more: without this, one who missed that would send it for ever."""
+        self._serial_base += 1
+        return Send(sender, Wants(self.neighbours.incarnation, self._serial_base, [], 0))
 
     def _meet(self, sender: str, message: Presence, now_ms: int) -> list[Effect]:
         if self.neighbours.hear(sender, message, now_ms):
