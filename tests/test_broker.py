@@ -221,6 +221,7 @@ def test_a_bad_document_is_refused_and_the_others_are_not(world: World) -> None:
         (Subscribe("x", "a/b"), "TC104"),
         (Subscribe("", "/a"), "TC414"),
         (Subscribe("x" * 2000, "/a"), "TC414"),
+        (Subscribe("x", "/a", deliver="nonsense"), "TC144"),
         (Unsubscribe("none"), "TC412"),
         (Pause("none"), "TC412"),
         (Replay("none"), "TC412"),
@@ -241,6 +242,8 @@ def test_a_refused_request_changes_nothing(world: World, command: Command, code:
 
 def test_many_subscriptions_are_added_or_none(world: World) -> None:
     assert world.ask("sub", SubscribeMany([Subscribe("x", "/a"), Subscribe("y", "/b")])).refusals == []
+    nonsense = SubscribeMany([Subscribe("v", "/a"), Subscribe("w", "/a", deliver="nonsense")])
+    assert world.ask("sub", nonsense).refusals[0].code == "TC144"
     world.restart()
     assert world.broker.index.match(b"<b/>") == ["all", "b", "y"] and world.broker.stats()["subscriptions"] == 4
     for bad in (Subscribe("z", "b["), Subscribe("x", "/c")):

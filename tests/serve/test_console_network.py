@@ -68,7 +68,7 @@ def test_a_network_in_a_browser(tmp_path: Path, leave_out: Callable[[str], None]
             check_links(page, network)
             check_axe(page, None)
             page.set_viewport_size({"width": 360, "height": 740})
-            page.emulate_media(color_scheme="dark")
+            page.emulate_media(color_scheme="dark", reduced_motion="reduce")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             check_axe(page, {"runOnly": ["color-contrast", "scrollable-region-focusable"]})
             check_down(page, network)

@@ -180,7 +180,7 @@ def check_browser(service: RingService) -> bool:
         take_picture(page, "light")
         check_axe(page, None)
         page.set_viewport_size({"width": 360, "height": 740})
-        page.emulate_media(color_scheme="dark")
+        page.emulate_media(color_scheme="dark", reduced_motion="reduce")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         check_axe(page, {"runOnly": ["color-contrast", "scrollable-region-focusable"]})
         take_picture(page, "phone")

@@ -16,8 +16,11 @@ TC481   no broker takes part in the network, so a registry has none to give
 
 from __future__ import annotations
 
-from treecast.errors import PeerError, TreecastError
-from treecast.overlay.messages import Refusal
+from typing import get_args
+
+from treecast.errors import PeerError, QueryError, TreecastError
+from treecast.model import Deliver
+from treecast.overlay.messages import Refusal, Subscribe
 
 NAME_BYTES_MAX = 1024
 
@@ -31,6 +34,14 @@ class RequestError(PeerError):
 
 def refusal(error: TreecastError, item: int = 0) -> Refusal:
     return Refusal(item, error.code, str(error))
+
+
+def check_subscription(command: Subscribe) -> None:
+    """What the index takes for granted, and a stranger may get wrong."""
+    check_name(command.id, "id")
+    if command.deliver not in get_args(Deliver):
+        message = f"TC144 deliver is document or elements, not {command.deliver[:80]!r}"
+        raise QueryError(message, code="TC144", hint="leave it out for whole documents")
 
 
 def check_name(name: str, what: str) -> None:

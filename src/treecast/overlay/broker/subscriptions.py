@@ -15,7 +15,7 @@ from treecast.index import Index
 from treecast.model import Subscription
 from treecast.overlay.broker.archive import add_row
 from treecast.overlay.broker.backlog import Backlog
-from treecast.overlay.broker.refused import RequestError, check_name
+from treecast.overlay.broker.refused import RequestError, check_name, check_subscription
 from treecast.overlay.broker.rows import (
     CHANGES,
     EXPIRING,
@@ -143,7 +143,7 @@ class Subscriptions:
 
     def subscribe(self, command: Subscribe, backlog: Backlog, turn: Turn) -> None:
         """Add a subscription or change one. What it matched before it changed is delivered as it was matched."""
-        check_name(command.id, "id")
+        check_subscription(command)
         before = self.row(command.id)
         if before is None and len(self.index) >= self._settings.subscriptions_max:
             raise RequestError(f"there are {self._settings.subscriptions_max} subscriptions already", code="TC413")
@@ -169,7 +169,7 @@ class Subscriptions:
         if len(self.index) + len(commands) > self._settings.subscriptions_max:
             raise RequestError(f"at most {self._settings.subscriptions_max} subscriptions", code="TC413")
         for command in commands:
-            check_name(command.id, "id")
+            check_subscription(command)
         rows = [
             SubscriptionRow(c.query, c.namespaces, c.ordered, c.deliver, c.options, 0, backlog.last_document)
             for c in commands

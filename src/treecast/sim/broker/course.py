@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from treecast.sim.broker.application import Application
 from treecast.sim.broker.history import History
-from treecast.sim.faults import Fault
+from treecast.sim.faults import Fault, LinkFault
 from treecast.sim.world import World
 
 HEALING_MS_MAX = 120_000
@@ -84,6 +84,7 @@ class Course(ABC):
         self._let_pass(required)
         if world.failure is not None:
             return
+        world.run(max(world.now_us // 1000, self._last_arrival_ms()))  # late frames may repeat what was delivered
         receipts = len(self.history.receipts)
         world.run(world.now_us // 1000 + self.quiet_ms)
         # A frame that was held up for long may still make somebody ask or tell anew, which ends by itself.
@@ -97,6 +98,11 @@ class Course(ABC):
             wrong = [f"delivered after everything was: {self.history.receipts[receipts]}"]
         if wrong:
             world.fail("\n  ".join(wrong))
+
+    def _last_arrival_ms(self) -> int:
+        """When the last frame that a fault has held up arrives."""
+        late = [one for one in self.faults if isinstance(one, LinkFault) and one.effect in ("delay", "reordering")]
+        return max((one.end_ms + one.amount for one in late), default=0)
 
     def _let_pass(self, required: list[Pair]) -> None:
         """Let time pass until everything is delivered and nothing waits, or until that should have been."""
