@@ -42,7 +42,7 @@ def test_kills_lose_nothing(tmp_path: Path) -> None:
         assert [row["id"] for row in rest["subscriptions"]] == sorted(queries)[5:] and "next" not in rest
         assert [row["id"] for row in network.ask("GET", "/v1/sources")[1]["sources"]] == ["default", "west"]
         seen: dict[str, str] = {}
-        stream = network.stream("q0", seen)
+        end_stream = network.stream("q0", seen)
 
         def publish(source: str, mine: list[str]) -> None:
             for document in mine:
@@ -64,7 +64,7 @@ def test_kills_lose_nothing(tmp_path: Path) -> None:
         documents.append("<load><item n='99'/></load>")
         check(network, queries, documents, seen)
         check_picture(network)
-        stream.close()
+        end_stream()
         assert network.ask("DELETE", "/v1/subscriptions/q0")[0] == 204
         assert network.ask("GET", "/v1/subscriptions/q0")[1]["code"] == "TC412"
         assert network.ask("GET", "/v1/letters")[1]["code"] == "TC490"

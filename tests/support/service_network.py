@@ -6,9 +6,10 @@ import http.client
 import json
 import os
 import signal
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -51,10 +52,11 @@ class Network:
         os.kill(before, signal.SIGKILL)
         wait_for(lambda: self.pids()[name] != before)
 
-    def stream(self, subscription: str, seen: dict[str, str]) -> http.client.HTTPConnection:
-        """Read events into `seen` in a thread, until the connection is closed."""
+    def stream(self, subscription: str, seen: dict[str, str]) -> Callable[[], None]:
+        """Read events into `seen` in a thread, until the answer is called, which ends the connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
         connection.request("GET", f"/v1/events?subscription={subscription}")
+        used = connection.sock
         answer = connection.getresponse()
         assert answer.status == 200
 
@@ -66,7 +68,8 @@ class Network:
                         seen[event["delivery"]] = event["payload"]
 
         threading.Thread(target=read, daemon=True).start()
-        return connection
+        # Closing it would wait for the thread that reads, until the next sign of life of the server.
+        return lambda: used.shutdown(socket.SHUT_RDWR)
 
 
 def wait_for(condition: Any) -> None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from treecast.cli.console import Console
+from treecast.cli.console import Console, notes
 from treecast.cli.match import SUBSCRIPTIONS_FORMAT, check_formats, describe_refusal, namespaces_of
 from treecast.errors import QueryError
 from treecast.inputs import subscriptions
@@ -48,10 +48,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     check_formats(parser, options.files, options.subscriptions_format)
     namespaces = namespaces_of(parser, options.namespace)
     console = Console(progress=not options.quiet)
-
-    def note(message: str) -> None:
-        if not options.quiet:
-            console.say(f"treecast: {printable(message)}")
+    note = notes(console, quiet=options.quiet)
 
     begin = time.monotonic()
     console.status("reading subscriptions …")

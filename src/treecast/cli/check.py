@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from treecast.cli import lint
-from treecast.cli.console import Console
+from treecast.cli.console import Console, notes
 from treecast.cli.lint import Finding
 from treecast.cli.match import SUBSCRIPTIONS_FORMAT, check_formats, namespaces_of
 from treecast.cli.wording import in_flags
@@ -62,10 +62,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     check_formats(parser, options.files, options.subscriptions_format)
     namespaces = namespaces_of(parser, options.namespace)
     console = Console(progress=not options.quiet)
-
-    def note(message: str) -> None:
-        if not options.quiet:
-            console.say(f"treecast: {printable(message)}")
+    note = notes(console, quiet=options.quiet)
 
     console.status("reading subscriptions …")
     read = functools.partial(subscriptions.read_subscriptions, format=options.subscriptions_format, note=note)

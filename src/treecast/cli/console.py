@@ -134,3 +134,13 @@ def progress_line(documents: int, total: int | None, errors: int, seconds: float
     if errors:
         parts.append(f"{errors:,} bad")
     return "  ".join(parts)
+
+
+def notes(console: Console, *, quiet: bool) -> Callable[[str], None]:
+    """What shows notes about inputs, unless the command is to be quiet."""
+
+    def note(message: str) -> None:
+        if not quiet:
+            console.say(f"treecast: {printable(message)}")
+
+    return note

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from treecast.cli.console import Console
+from treecast.cli.console import Console, notes
 from treecast.cli.wording import in_flags, namespace_hint
 from treecast.document import Limits
 from treecast.errors import QueryError, TreecastError
@@ -97,10 +97,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     form = check(parser, options)
     console = Console(progress=not options.quiet)
-
-    def note(message: str) -> None:
-        if not options.quiet:
-            console.say(f"treecast: {printable(message)}")
+    note = notes(console, quiet=options.quiet)
 
     console.status("reading subscriptions …")
     try:

@@ -17,15 +17,14 @@ from treecast.serve.access.gate import Gate
 from treecast.serve.certificate import Certificate
 from treecast.serve.connection import steady_ms
 from treecast.serve.doors.document_pages import DEFAULT_SOURCE
-from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.network.front_door import FrontDoor, FrontDoorSettings
+from treecast.serve.network.front_service import serve_front
 from treecast.serve.network.member import MemberOptions
 from treecast.serve.network.places import Places
 from treecast.serve.network.supervisor import REGISTRY, Supervisor, SupervisorSettings
 from treecast.serve.network_process import registry_settings
-from treecast.serve.notify import notify
-from treecast.serve.service_process import Announce, ServiceOptions, handle_signals, watch
+from treecast.serve.service_process import Announce, ServiceOptions, handle_signals
 
 LOOPBACK = ("127.0.0.1", 0)
 HEARTBEAT_MS = 300
@@ -109,24 +108,7 @@ async def _serve_door(
         options.front,
         has_replicas=options.replicas > 1,
     )
-    server = HttpServer(door, options.door, log, None, certificate)
-    address = server.listen(*options.listen)
-    await door.open()
-    looking = asyncio.create_task(gate.run())
-    watching = asyncio.create_task(watch(certificate, options.access.look_ms))
-    serving = asyncio.create_task(server.run())
-    log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory, brokers=options.brokers)
-    announce(address, None)
-    notify("READY=1")
-    await asyncio.wait([stopping, serving], return_when=asyncio.FIRST_COMPLETED)
-    notify("STOPPING=1")
-    for task in (looking, watching):
-        task.cancel()
-    door.is_stopping = True
-    server.stop()
-    # Brokers end their streams when they end, and with them those of the door.
-    await asyncio.gather(supervisor.stop(), serving)
-    await door.close()
+    await serve_front(door, supervisor, options, gate, certificate, log, announce, stopping, brokers=options.brokers)
 
 
 async def join(places: Places, count: int) -> None:

@@ -28,15 +28,14 @@ from treecast.serve.address import parse_address
 from treecast.serve.certificate import Certificate
 from treecast.serve.client import Connection
 from treecast.serve.connection import steady_ms
-from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.network.fork_server import ForkServer
 from treecast.serve.network.front_door import FrontDoorSettings
+from treecast.serve.network.front_service import serve_front
 from treecast.serve.network.supervisor import Supervised, SupervisorSettings
-from treecast.serve.notify import notify
 from treecast.serve.ring.peer_process import PeerOptions
 from treecast.serve.ring.ring_door import RingDoor, RingPlaces
-from treecast.serve.service_process import Announce, ServiceOptions, handle_signals, watch
+from treecast.serve.service_process import Announce, ServiceOptions, handle_signals
 
 HOST = "127.0.0.1"
 FILE = "peers.json"
@@ -229,21 +228,4 @@ async def _serve_door(
 ) -> None:
     places = RingPlaces(list(supervisor.peers)[: peers.hosts])
     door = RingDoor(supervisor.peers, places, log, options.version, options.door, gate, options.front)
-    server = HttpServer(door, options.door, log, None, certificate)
-    address = server.listen(*options.listen)
-    await door.open()
-    looking = asyncio.create_task(gate.run())
-    watching = asyncio.create_task(watch(certificate, options.access.look_ms))
-    serving = asyncio.create_task(server.run())
-    log.info("ready", address=f"{address[0]}:{address[1]}", directory=options.directory, peers=options.peers)
-    announce(address, None)
-    notify("READY=1")
-    await asyncio.wait([stopping, serving], return_when=asyncio.FIRST_COMPLETED)
-    notify("STOPPING=1")
-    for task in (looking, watching):
-        task.cancel()
-    door.is_stopping = True
-    server.stop()
-    # Peers end their streams when they end, and with them those of the door.
-    await asyncio.gather(supervisor.stop(), serving)
-    await door.close()
+    await serve_front(door, supervisor, options, gate, certificate, log, announce, stopping, peers=options.peers)
