@@ -193,7 +193,7 @@ def test_a_directory_of_documents(tmp_path: Path, capsys: pytest.CaptureFixture[
         f'{{"id": "1", "query": "//q:b[@n=3]", {bound}}}\n{{"id": "2", "query": "/*"}}\n'
         '{"id": "3", "query": "/*[x][y]", "ordered": true}\n'
     )
-    status, files = bench(tmp_path / "out", str(documents), "--queries", str(queries), "--budget", "0.2", "--quiet")
+    status, files = bench(tmp_path / "out", str(documents), "--queries", str(queries), "--budget", "10", "--quiet")
     assert status == 0
     ours, peer = files["docs"]
     assert ours["queries"] == "2"
