@@ -28,6 +28,7 @@ from treecast.selective.parcels import mailbox
 from treecast.selective.policies import Policies
 from treecast.selective.publisher import Publisher
 from treecast.selective.subscriber import Subscriber
+from treecast.serve.selective.forms import MemberAnswer
 
 PRIVATE = 0o600
 
@@ -133,19 +134,9 @@ class PublisherHome:
         )
 
 
-class MemberFields(msgspec.Struct, frozen=True):
-    """The file of a member: whoever has it is the member. `roots` are the elements of the view that it wants."""
-
-    member: str
-    document: str
-    group: str
-    key: str
-    public_key: str
-    mailbox: int
-    roots: list[int]
-    edition: int
-    epoch: int
-    envelope: str
+class MemberFields(MemberAnswer, frozen=True):
+    """The file of a member, as the door answers it: whoever has it is the member. `roots` are the elements of the view
+    that it wants."""
 
 
 def make_member_home(directory: Path, fields: MemberFields) -> None:
