@@ -275,11 +275,12 @@ nb::tuple all_subscriptions(Index& index) {
         if (view->is_alive(slot)) slots.push_back(slot);
     std::sort(slots.begin(), slots.end(), [&](uint32_t a, uint32_t b) { return view->order_of(a) < view->order_of(b); });
     nb::list ids, texts, numbers, settings;
+    std::string room;
     for (uint32_t slot : slots) {
-        std::string_view id = view->id(slot), text = view->text(slot);
+        std::string_view id = view->id(slot), text = view->text(slot, room);
         ids.append(nb::str(id.data(), id.size()));
         texts.append(nb::str(text.data(), text.size()));
-        numbers.append(view->slot_settings[slot]);
+        numbers.append(view->texts.settings(slot));
     }
     for (uint32_t number = 0; number < view->settings_size; ++number) settings.append(settings_tuple((*view->settings)[number]));
     return nb::make_tuple(ids, texts, numbers, settings);

@@ -27,7 +27,7 @@ std::span<const uint32_t> LazyDfaEngine::Paths::of_slot(uint32_t slot) const {
 // Sizes only grow during a change, so remembering them is enough to undo it.
 LazyDfaEngine::Mark::Mark(const Paths& paths)
     : labels(paths.labels->size()), slots(paths.slots()), paths(static_cast<uint32_t>(paths.place_of.size())),
-      lists(paths.lists.size()), path_bytes(paths.path_bytes.size()) {}
+      lists(paths.lists.size()), keys(paths.keys.used()) {}
 
 void LazyDfaEngine::begin(const Subscriptions&) { mark_ = Mark(*paths_); }
 
@@ -186,7 +186,7 @@ void LazyDfaEngine::rollback(const Subscriptions&) noexcept {
             if (path < mark_.paths) paths.place_of[path] = nowhere;
     for (uint32_t path = static_cast<uint32_t>(paths.place_of.size()); path-- > mark_.paths;) forget_path(paths, path);
     paths.next.cut(mark_.slots), paths.slot_paths.cut(mark_.slots), paths.needs_recheck.cut(mark_.slots), paths.lists.cut(mark_.lists);
-    paths.path_bytes.cut(mark_.path_bytes), paths.path_ends.cut(mark_.paths + 1);
+    paths.keys.cut(mark_.paths, mark_.keys);
     paths.heads.cut(mark_.paths), paths.accept_of.cut(mark_.paths), paths.place_of.cut(mark_.paths);
     paths.labels->cut(mark_.labels);
     end_change();
@@ -254,7 +254,7 @@ EngineStats LazyDfaEngine::stats() const {
     stats.paths = p.accept_of.size();
     stats.bytes = p.labels->bytes() + p.next.bytes() + p.extras.bytes() + p.heads.bytes() + p.needs_recheck.bytes() +
                   p.slot_paths.bytes() + p.lists.bytes() + p.accept_of.bytes() + p.path_table.bytes() + p.added_table.bytes() + p.place_of.bytes() +
-                  p.path_bytes.bytes() + p.path_ends.bytes() + p.delta->bytes();
+                  p.keys.bytes() + p.delta->bytes();
     for (const auto& place : p.places) {
         if (!place) continue;
         stats.bytes += place->bytes();

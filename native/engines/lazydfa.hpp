@@ -19,6 +19,7 @@
 #pragma once
 
 #include "base/array.hpp"
+#include "base/packed_rows.hpp"
 #include "base/seeded_hash.hpp"
 #include "engines/engine.hpp"
 #include "engines/merge_credit.hpp"
@@ -130,8 +131,7 @@ private:
         Array<uint32_t> lists;                                  // a count, and so many paths
         Array<Extra> extras;
         // by path
-        Array<char> path_bytes;                                 // keys: see path_key.hpp
-        Array<uint64_t> path_ends;
+        PackedRows keys;                                        // see path_key.hpp
         Array<uint32_t> heads;
         Array<uint32_t> accept_of;
         Array<uint8_t> place_of;
@@ -144,12 +144,10 @@ private:
         struct Chain { uint32_t dead, sweep_at; };              // links to the dead that a long chain has, and may have
         NumberMap<uint32_t, Chain> chains;                      // by path
 
-        explicit Paths(const HashSeeds& seeds_) : own(seeds_), seeds(seeds_) { path_ends.push(0); }
+        explicit Paths(const HashSeeds& seeds_) : own(seeds_), seeds(seeds_) {}
         uint32_t slots() const { return static_cast<uint32_t>(slot_paths.size()); }
         std::span<const uint32_t> of_slot(uint32_t slot) const;
-        std::string_view key(uint32_t path) const {
-            return {path_bytes.data() + path_ends[path], path_ends[path + 1] - path_ends[path]};
-        }
+        std::string_view key(uint32_t path) const { return keys[path]; }
         // A loaded table has seeds that anybody can compute. Looking something up in it does no harm, and nothing is added to it.
         bool has_saved_table() const { return !(seeds == own); }
         Array<uint32_t> lay_out_table(const HashSeeds& with) const;
@@ -174,7 +172,8 @@ private:
         Mark() = default;
         explicit Mark(const Paths& paths);
         uint32_t labels = 0, slots = 0, paths = 0;
-        size_t lists = 0, path_bytes = 0;
+        size_t lists = 0;
+        uint64_t keys = 0;                 // bytes of them
     };
     struct Placing {                       // where paths are to live
         struct NewPlace {

@@ -55,8 +55,7 @@ uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector
         return known;
     }
     uint32_t path = static_cast<uint32_t>(paths.place_of.size());
-    paths.path_bytes.append(key.data(), key.size());
-    paths.path_ends.push(paths.path_bytes.size());
+    paths.keys.push(key);
     paths.heads.push(none);
     paths.accept_of.push(none);
     paths.place_of.push(pending);

@@ -108,7 +108,8 @@ private:
     struct Mark {                          // the ends of a body, to go back to
         explicit Mark(const Body& body);
         uint32_t settings, slots;
-        size_t id_bytes, text_bytes;
+        size_t id_bytes;
+        QueryTexts::Mark texts;
     };
 
     // A change, from begin() of the engine on. If it ends without commit(), the rows that were added are taken back, and all that the
