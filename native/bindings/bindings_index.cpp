@@ -416,6 +416,11 @@ void bind_index(nb::module_& m, nb::module_& testing) {
         credit.walk(visits);
         return credit.is_due() ? credit.affordable(sizes) : 0;
     }, nb::arg("sizes"), nb::arg("added"), nb::arg("visits"), "How many machines of these sizes a match would merge.");
+    testing.def("merges", [](Index& index) {
+        EngineStats stats = ask_store([&] { return index.store().engine_stats(); });
+        return nb::make_tuple(stats.merges_begun, stats.merges_done, stats.paths_built);
+    }, nb::arg("index"), "Merges in slices under way, those that are done, and the paths that the last change has built machines of.");
+    testing.def("array_bytes_copied", [] { return array_bytes_copied(); }, "By arrays of this thread that have grown or shrunk.");
     testing.def("saved_tables", [](Index& index) {
         Store::SavedTables tables = ask_store([&] { return index.store().saved_tables(); });
         return nb::make_tuple(tables.exist, tables.added);

@@ -71,6 +71,7 @@ void LazyDfaEngine::add_to(Digest& digest) const {
 }
 
 void LazyDfaEngine::save(SnapshotWriter& writer, const StoreParts& store) const {
+    end_moves(*paths_);          // a file says where every path lives
     Array<char> labels = write_labels(*paths_->labels);
     Array<uint32_t> delta(paths_->delta->paths()), path_table = paths_->lay_out_table(store.seeds);
     visit_parts(*paths_, labels, delta, path_table, store, writer);

@@ -428,6 +428,11 @@ Store::Subscription Store::find(std::string_view id) const {
     return {std::string(id), std::string(body_->text(slot, room)), body_->settings_of(slot)};
 }
 
+EngineStats Store::engine_stats() const {
+    std::lock_guard lock(write_mutex_);
+    return engine_->stats();
+}
+
 StoreStats Store::stats() const {
     std::lock_guard lock(write_mutex_);
     const Body& b = *body_;

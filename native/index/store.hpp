@@ -77,6 +77,7 @@ public:
     std::shared_lock<LastingSharedMutex> read() const { return engine_->read(); }
     const Engine& engine() const { return *engine_; }
     StoreStats stats() const;
+    EngineStats engine_stats() const;                   // for tests
     // For tests. Of the tables as they were loaded, which anybody can foresee: whether there are any, and how many ids that were
     // added since are in them.
     struct SavedTables { bool exist; size_t added; };
