@@ -1,12 +1,11 @@
 // Builds the paths and the directories of their values, and runs them over documents. value_paths.hpp has the theory.
 #include "machines/value_paths.hpp"
 
-#include "machines/machine_builder.hpp"
-
 #include "base/interrupt.hpp"
 #include "base/pext.hpp"
 #include "base/seeded_hash.hpp"
 #include "base/varint.hpp"
+#include "machines/machine_builder.hpp"
 
 #include <algorithm>
 #include <cmath>
