@@ -44,6 +44,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
             "generate",
             "bench",
             "run",
+            "demo",
             "broker",
             "registry",
             "source",

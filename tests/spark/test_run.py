@@ -292,7 +292,7 @@ def _replace_matching(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
     kind = "struct<matches:array<string>,error:struct<code:string,message:string,offset:bigint>," + (
-        "nanoseconds:bigint,bytes:bigint>"
+        "nanoseconds:bigint,bytes:bigint,began:bigint,ended:bigint>"
     )
 
     def fake(documents: DataFrame, index: Index, shards: None, form: AnswerForm, cache_bytes_max: int) -> DataFrame:

@@ -9,11 +9,13 @@ Codes: TC736 an output directory that cannot be used.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import replace
@@ -27,6 +29,7 @@ from treecast.names import printable
 
 if TYPE_CHECKING:
     from treecast import Index
+    from treecast.cli.run_progress import RunProgress
     from treecast.report import Figures
     from treecast.spark.job.pipeline import Pipeline
 
@@ -259,14 +262,21 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
     log.write_text("", encoding="utf-8")
     note_run(output, {"state": "running"})
     progress = RunProgress(console, quiet=quiet)
-    progress.stage(f"starting Spark on {pipeline.master}")
+    began = time.monotonic()
     try:
-        with chatter_to(log), interruptible() as listen, job.open_session(pipeline, log) as spark:
+        with chatter_to(log), interruptible() as listen, started(pipeline, log, progress) as spark:
             listen()
+            startup = time.monotonic() - began
             for path in sparks_own(pipeline):
                 index.add_many(job.subscriptions_at(spark, path))
             figures = job.run(spark, pipeline, index, progress.tell, supply_of(pipeline, spark))
-            figures = replace(figures, versions=versions(spark), places=places(pipeline))
+            figures = replace(
+                figures,
+                versions=versions(spark),
+                places=places(pipeline),
+                directory=pipeline.sinks.output,
+                startup=(("starting Spark", startup), *figures.startup),
+            )
         console.clear()
         write_report(pipeline, figures)
         note_run(output, summary(figures))
@@ -283,6 +293,17 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
             note_run(output, {"state": "failed", "code": sentence.code, "message": str(sentence)})
         raise sentence from None
     return figures
+
+
+@contextmanager
+def started(pipeline: Pipeline, log: Path, progress: RunProgress) -> Iterator[Any]:
+    """The session of the job; while Spark starts, which takes seconds, something is seen to go on."""
+    from treecast.spark.job import job
+
+    with contextlib.ExitStack() as session:
+        with progress.waiting(f"starting Spark on {pipeline.master}"):
+            spark = session.enter_context(job.open_session(pipeline, log))
+        yield spark
 
 
 @contextmanager
@@ -341,13 +362,16 @@ def versions(spark: Any) -> tuple[tuple[str, str], ...]:
 
 
 def places(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
+    from treecast.report.subscription_counts import COUNTS_FILE
+
     sinks = pipeline.sinks
     what = "deliveries" if sinks.render else "matches"
     found = [(f"{what} (Parquet)", sinks.matches_path)]
     if sinks.by_subscription:
         found.append((f"{what} by subscription", sinks.by_subscription_path))
     if sinks.report:
-        found += [("report", str(Path(sinks.output, PAGE_FILE))), ("picture", str(Path(sinks.output, CHART_FILE)))]
+        files = (("matches of each subscription", COUNTS_FILE), ("report", PAGE_FILE), ("picture", CHART_FILE))
+        found += [(name, str(Path(sinks.output, file))) for name, file in files]
     return (*found, ("Spark's log", str(Path(sinks.output, LOG_FILE))))
 
 
@@ -373,6 +397,8 @@ def summary(figures: Figures) -> dict[str, Any]:
         "state": "done",
         "began": figures.began,
         "seconds": round(figures.seconds, 3),
+        "startup_seconds": round(figures.startup_seconds, 3),
+        "matching_seconds": round(figures.throughput_seconds, 3),
         "documents": figures.documents,
         "matches": figures.matches,
         "refused": figures.errors,
