@@ -72,7 +72,7 @@ def test_the_sample(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureF
     assert (report["state"], report["documents"]) == ("done", 38)
     assert (report["matches"], report["refused"]) == (len(expected), 0)
     assert sorted(path.name for path in output.iterdir()) == [
-        "matches", "report.html", "report.png", "run.json", "spark.log",
+        "matches", "report.html", "report.png", "run.json", "spark.log", "subscriptions.parquet",
     ]  # fmt: skip
     printed = capsys.readouterr().out
     assert f"{len(expected):,}" in printed
