@@ -80,7 +80,7 @@ def test_the_sample(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureF
     assert str(output / "report.html") in printed
     shown = check_page((output / "report.html").read_text("utf-8"))
     assert "archive/every-document" in shown
-    assert "The slowest documents" in shown
+    assert "All 38. Open one to see what matched" in shown
 
 
 def test_bad_documents_are_rows_and_the_rest_goes_on(
