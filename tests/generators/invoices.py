@@ -38,7 +38,7 @@ class InvoiceDrawer:
             parts.append(f"<agg:Discount><Amount>{0.25 if not self.slip() else 1000}</Amount></agg:Discount>")
         parts.append(f"<agg:Tax><Code>{'S' if not self.slip() else 'Z'}</Code></agg:Tax>")
         if self.slip():
-            parts.append(random.choice(("<!-- TODO -->", "<!-- done -->", "<?print now?>")))
+            parts.append(random.choice(("<!-- draft -->", "<!-- done -->", "<?print now?>")))
         kind = "Credit" if self.slip() else "Line"
         return f"<agg:{kind}>{''.join(parts)}</agg:{kind}>", amount
 
@@ -51,7 +51,7 @@ class InvoiceDrawer:
 
     def invoice(self) -> bytes:
         if self.slip():
-            return b"<!-- TODO --><?print no?><order><agg:Line xmlns:agg='urn:example:aggregate'/></order>"
+            return b"<!-- draft --><?print no?><order><agg:Line xmlns:agg='urn:example:aggregate'/></order>"
         random = self.random
         lines = [self.line(number) for number in range(1, random.randint(1, 7 if not self.slip() else 1) + 1)]
         if self.slip():
