@@ -24,7 +24,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from treecast import durable
-from treecast.overlay.storage import Append, BodyGoneError
+from treecast.overlay.storage import Append, AppendMany, BodyGoneError, one_by_one
 from treecast.serve.store import failures
 from treecast.serve.store.cache import Cache
 from treecast.serve.store.segment import (
@@ -198,7 +198,7 @@ class SegmentLog:
 
     # --- writing: one thread ------------------------------------------------------------------------------------------
 
-    def prepare(self, bodies: Sequence[Append]) -> list[SegmentRow]:
+    def prepare(self, bodies: Sequence[Append | AppendMany]) -> list[SegmentRow]:
         """Write bodies and sync them. Returns the rows that have to be committed before they can be published."""
         self._runs = self._divide(bodies)
         for run in self._runs:
@@ -218,7 +218,7 @@ class SegmentLog:
         if any(run.is_new for run in self._runs):
             durable.sync(self._directory)
 
-    def _divide(self, bodies: Sequence[Append]) -> list[Run]:
+    def _divide(self, bodies: Sequence[Append | AppendMany]) -> list[Run]:
         """Which body goes to which segment, at which offset."""
         runs: list[Run] = []
         size_max = min(self._settings.segment_bytes_max, _OFFSET_MAX)
@@ -227,7 +227,8 @@ class SegmentLog:
             active = self._segments[-1]
             last = active.last
             runs.append(Run(active, False, active.size))
-        for append in bodies:
+        for append in one_by_one(bodies):
+            assert isinstance(append, Append)
             number, body = append.number, append.body
             if number <= last or len(body) > BODY_BYTES_MAX:
                 raise ValueError(f"body {number} follows {last}, or is too large")
