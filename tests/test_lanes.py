@@ -145,7 +145,7 @@ def test_native_columns_are_checked() -> None:
     wrong: Any
     for wrong in (([], [""], [3], "", [0]), (["s"], [""], [], "", [0]), (["s"], [""], [3], "", [])):
         with pytest.raises(ValueError, match="lengths"):
-            lanes.store(batch, None, *wrong, 6, 8, {})
+            lanes.store(batch, None, wrong[0], wrong[1], wrong[2], wrong[3], wrong[4], 6, 8, {})
     numbers, rows, bodies, others, touched = lanes.store(batch, None, ["s"], [""], [3], "", [0], 6, 8, {})
     assert (numbers, bodies, others, touched) == ([7], (b"<a/>", [4]), [], [lane])
     assert decode(rows[1][0], DocumentRow) == DocumentRow("s", "", 3, 9, 4, ["q"], [9])

@@ -70,7 +70,7 @@ std::string_view text_view(nb::handle text) {
 }
 
 // What is known of the documents of a batch, by document.
-struct Given {
+struct KnownOfBatch {
     nb::list sources, ids;
     std::vector<int64_t> published_ms, origin_numbers;
     std::string_view origin;
@@ -83,7 +83,7 @@ RenderedColumns rendered_columns(const DeliveryBatch& batch) {
 }
 
 // All bodies as one object, and where each of them ends.
-nb::tuple joined(const BatchBodies& made) {
+nb::tuple join_bodies(const BatchBodies& made) {
     nb::object data = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(made.bytes)));
     if (!data.is_valid()) throw nb::python_error();
     char* to = PyBytes_AS_STRING(data.ptr());
@@ -97,7 +97,7 @@ nb::tuple joined(const BatchBodies& made) {
 }
 
 // The rows of the documents that are stored, each with its number.
-nb::tuple rows_of(const MatchColumns& columns, const RenderedColumns& rendered, const BatchBodies& made, const Given& given) {
+nb::tuple document_rows(const MatchColumns& columns, const RenderedColumns& rendered, const BatchBodies& made, const KnownOfBatch& given) {
     nb::list keys, rows;
     std::string row;
     for (size_t at = 0; at < made.numbers.size(); ++at) {
@@ -116,10 +116,10 @@ nb::tuple rows_of(const MatchColumns& columns, const RenderedColumns& rendered, 
 // Numbers documents and bodies, writes rows, and puts deliveries onto their lanes. Returns the numbers by document, 0 where it is
 // not stored; (numbers, rows); (all bodies in one, their ends); (document, subscription) of what is on no lane; and the lanes that
 // have something new.
-nb::tuple store(Lanes& lanes, const DeliveryBatch& batch, std::optional<std::vector<bool>> accepted, nb::list sources, nb::list ids,
+nb::tuple store_batch(Lanes& lanes, const DeliveryBatch& batch, std::optional<std::vector<bool>> accepted, nb::list sources, nb::list ids,
                 std::vector<int64_t> published_ms, std::string_view origin, std::vector<int64_t> origin_numbers, int64_t last_document,
                 int64_t last_body, nb::dict early) {
-    Given given{std::move(sources), std::move(ids), std::move(published_ms), std::move(origin_numbers), origin, std::move(early)};
+    KnownOfBatch given{std::move(sources), std::move(ids), std::move(published_ms), std::move(origin_numbers), origin, std::move(early)};
     check(batch.own_payloads.size() == batch.documents && batch.id_ends.size() == batch.slots.size() + 1, "columns are missing");
     check(given.sources.size() >= batch.documents && given.ids.size() >= batch.documents && given.published_ms.size() >= batch.documents &&
               given.origin_numbers.size() >= batch.documents && (!accepted || accepted->size() == batch.documents),
@@ -142,7 +142,7 @@ nb::tuple store(Lanes& lanes, const DeliveryBatch& batch, std::optional<std::vec
         while (static_cast<uint32_t>(batch.ends[document + 1]) <= delivery) ++document;
         others.append(nb::make_tuple(document, text_of(columns.id(delivery))));
     }
-    return nb::make_tuple(made.numbers, rows_of(columns, rendered, made, given), joined(made), others, enqueued.lanes);
+    return nb::make_tuple(made.numbers, document_rows(columns, rendered, made, given), join_bodies(made), others, enqueued.lanes);
 }
 
 nb::object object_of(const Lanes::Message& message) {
@@ -187,7 +187,7 @@ void bind_lanes(nb::module_& m) {
              nb::sig("def depth(self, slot: int) -> tuple[int, int]"), "How many deliveries wait, and how many of these were not sent.")
         .def("floor", &Lanes::floor, nb::arg("slot"))
         .def("done", &Lanes::done, nb::arg("slot"))
-        .def("store", &store, nb::arg("batch"), nb::arg("accepted").none(), nb::arg("sources"), nb::arg("ids"), nb::arg("published_ms"),
+        .def("store", &store_batch, nb::arg("batch"), nb::arg("accepted").none(), nb::arg("sources"), nb::arg("ids"), nb::arg("published_ms"),
              nb::arg("origin"), nb::arg("origin_numbers"), nb::arg("last_document"), nb::arg("last_body"), nb::arg("early"),
              nb::sig("def store(self, batch: DeliveryBatch, accepted: Sequence[bool] | None, sources: list[str], ids: list[str], "
                      "published_ms: Sequence[int], origin: str, origin_numbers: Sequence[int], last_document: int, last_body: int, "

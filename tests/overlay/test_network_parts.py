@@ -33,7 +33,7 @@ from treecast.overlay.onyx.routing import Delta
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.peer import Deliver, Effect, Send, Store
-from treecast.overlay.storage import Put
+from treecast.overlay.storage import Put, one_by_one
 from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house

@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from treecast import durable
+from treecast import _native, durable
 from treecast.overlay.storage import Append, AppendMany, BodyGoneError, one_by_one
 from treecast.serve.store import failures
 from treecast.serve.store.cache import Cache
@@ -98,6 +98,16 @@ class Run:
         self.numbers.append(number)
         self.offsets.append(self.size)
         self.size += HEADER_BYTES + len(body)
+
+    def fits(self, bodies: AppendMany, size_max: int) -> bool:
+        return self.size + len(bodies.data) + HEADER_BYTES * len(bodies.ends) <= size_max
+
+    def add_many(self, mark: bytes, bodies: AppendMany) -> None:
+        records, offsets = _native.log_records(mark, bodies.first, bodies.data, bodies.ends)
+        self.buffers.append(records)
+        self.numbers.extend(range(bodies.first, bodies.last + 1))
+        self.offsets.extend([self.size + offset for offset in offsets])
+        self.size += len(records)
 
     def row(self) -> SegmentRow:
         segment = self.segment
@@ -227,15 +237,20 @@ class SegmentLog:
             active = self._segments[-1]
             last = active.last
             runs.append(Run(active, False, active.size))
-        for append in one_by_one(bodies):
-            assert isinstance(append, Append)
-            number, body = append.number, append.body
-            if number <= last or len(body) > BODY_BYTES_MAX:
-                raise ValueError(f"body {number} follows {last}, or is too large")
-            last = number
-            if not runs or (runs[-1].size and runs[-1].size + HEADER_BYTES + len(body) > size_max):
-                runs.append(Run(Segment(number, number, 0, 0), True, 0))
-            runs[-1].add(self._mark, number, body)
+        for change in bodies:
+            if isinstance(change, AppendMany) and runs and change.first > last and runs[-1].fits(change, size_max):
+                runs[-1].add_many(self._mark, change)
+                last = change.last
+                continue
+            for append in one_by_one([change]):
+                assert isinstance(append, Append)
+                number, body = append.number, append.body
+                if number <= last or len(body) > BODY_BYTES_MAX:
+                    raise ValueError(f"body {number} follows {last}, or is too large")
+                last = number
+                if not runs or (runs[-1].size and runs[-1].size + HEADER_BYTES + len(body) > size_max):
+                    runs.append(Run(Segment(number, number, 0, 0), True, 0))
+                runs[-1].add(self._mark, number, body)
         return [run for run in runs if run.numbers]
 
     def publish(self) -> None:
