@@ -65,7 +65,8 @@ nb::list checked_rows(uint32_t seed, const nb::dict& rows) {
         std::string_view name;
         char number[8];
         if (PyLong_Check(key.ptr())) {
-            const auto signed_key = nb::cast<int64_t>(key);
+            const long long signed_key = PyLong_AsLongLong(key.ptr());
+            if (signed_key == -1 && PyErr_Occurred()) throw nb::python_error();
             std::string little;
             append_little_endian(static_cast<uint64_t>(signed_key), sizeof number, little);
             std::memcpy(number, little.data(), sizeof number);
@@ -76,7 +77,8 @@ nb::list checked_rows(uint32_t seed, const nb::dict& rows) {
             if (!text) throw nb::python_error();
             name = {text, static_cast<size_t>(size)};
         }
-        const std::string_view plain = view(nb::cast<nb::bytes>(value));
+        if (!PyBytes_Check(value.ptr())) throw nb::type_error("a value is bytes");
+        const std::string_view plain = view(nb::borrow<nb::bytes>(value));
         stored.assign(plain);
         append_little_endian(crc32(plain, crc32(name, seed)), 4, stored);
         out.append(nb::make_tuple(nb::borrow(key), nb::bytes(stored.data(), stored.size())));

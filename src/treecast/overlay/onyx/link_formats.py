@@ -186,7 +186,7 @@ class LinkFormats:
         """Documents that came, if nobody here has to do more with them than to read them; None: somebody has, or they
         have several formats. Raises PeerError as `take` does."""
         formats = {parcel.format for parcel in parcels}
-        if len(formats) != 1 or any(parcel.early for parcel in parcels):
+        if len(formats) != 1 or {parcel.early for parcel in parcels} != {""}:
             return None
         return Forms(parcels, self.codec(formats.pop()), self)
 
