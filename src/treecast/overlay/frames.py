@@ -33,8 +33,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from treecast._native import crc32
 from treecast.errors import PeerError
+from treecast.overlay.checksums import crc32
 from treecast.overlay.messages import PROTOCOL_VERSION
 from treecast.overlay.packets import Packet
 

@@ -23,7 +23,8 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from treecast import _native, durable
+from treecast import durable
+from treecast.overlay.checksums import log_records
 from treecast.overlay.storage import Append, AppendMany, BodyGoneError, one_by_one
 from treecast.serve.store import failures
 from treecast.serve.store.cache import Cache
@@ -103,7 +104,7 @@ class Run:
         return self.size + len(bodies.data) + HEADER_BYTES * len(bodies.ends) <= size_max
 
     def add_many(self, mark: bytes, bodies: AppendMany) -> None:
-        records, offsets = _native.log_records(mark, bodies.first, bodies.data, bodies.ends)
+        records, offsets = log_records(mark, bodies.first, bodies.data, bodies.ends)
         self.buffers.append(records)
         self.numbers.extend(range(bodies.first, bodies.last + 1))
         self.offsets.extend([self.size + offset for offset in offsets])

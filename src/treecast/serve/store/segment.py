@@ -22,7 +22,7 @@ from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from treecast._native import crc32
+from treecast.overlay.checksums import crc32
 
 MARK_BYTES = 8
 _FIELDS = struct.Struct("<8sQI")

@@ -18,8 +18,7 @@ from struct import Struct
 from threading import Lock
 from typing import Any
 
-from treecast import _native
-from treecast._native import crc32
+from treecast.overlay.checksums import checked_rows, crc32
 from treecast.overlay.storage import Key
 from treecast.serve.store import failures, wal
 from treecast.serve.store.group import Group, TableChanges
@@ -250,7 +249,7 @@ def _change(connection: sqlite3.Connection, table: Table, changes: TableChanges)
         raise TypeError(f"the keys of {table.name!r} are {table.key_type.__name__}, not {changes.key_type.__name__}")
     if changes.before is not None:
         connection.execute(table.delete_before, (changes.before,))
-    puts = _native.checked_rows(table.seed, changes.values)
+    puts = checked_rows(table.seed, changes.values)
     if len(puts) < len(changes.values):
         connection.executemany(table.delete, [(key,) for key, value in changes.values.items() if value is None])
     if puts:
