@@ -15,7 +15,6 @@ from treecast.overlay.storage import (
     BodyGoneError,
     Change,
     Delete,
-    DeleteBefore,
     Put,
     PutMany,
 )
@@ -28,13 +27,11 @@ def draw_changes(draw: Random, last_body: int) -> list[Change]:
         table = draw.choice(["numbers", "names"])
         keys: list[Any] = list(range(60)) if table == "numbers" else [f"n{key:02}" for key in range(60)]
         some = draw.sample(keys, draw.choice([1, 3, 20, 40]))
-        match draw.randrange(5):
+        match draw.randrange(4):
             case 0:
                 changes.append(Put(table, some[0], draw.randbytes(3)))
             case 1:
                 changes.append(Delete(table, some[0]))
-            case 2 if table == "numbers":
-                changes.append(DeleteBefore(table, draw.randrange(20)))
             case _:
                 changes.append(PutMany(table, some, [draw.randbytes(3) for _ in some]))
     if draw.random() < 0.5:
