@@ -1,8 +1,9 @@
 """What mkdocs does not do by itself for our site: pages that are not in docs/, and links that leave it.
 
-Three kinds of pages are made when the site is built, so that no fact has a second home: the Python reference (one entry for
-each public name; mkdocstrings reads the docstrings), the command line (what `treecast VERB --help` prints), and the pages at
-the root of the repository. A link to a file that the site lacks, such as a source file, becomes its text.
+Three kinds of pages are made when the site is built, so that no fact has a second home: the Python reference (one
+entry for each public name; mkdocstrings reads the docstrings), the command line (what `treecast VERB --help` prints),
+and the pages at the root of the repository. A link to a file that the site lacks, such as a source file, becomes its
+text.
 """
 
 from __future__ import annotations
