@@ -91,7 +91,7 @@ def made_pages() -> dict[str, str]:
 
 def on_files(files: Any, config: Any) -> Any:
     """mkdocs calls this once it knows the files of docs/."""
-    from mkdocs.structure.files import File
+    from mkdocs.structure.files import File  # type: ignore[import-not-found,unused-ignore]
 
     for place, text in made_pages().items():
         files.append(File.generated(config, place, content=text))
