@@ -7,6 +7,7 @@ change of wording, TREECAST_GOLDEN=write makes the texts anew, to be read before
 from __future__ import annotations
 
 import asyncio
+import copy as copying
 import os
 import pickle
 import re
@@ -31,6 +32,7 @@ from treecast.engines.operators import Plan, RunSettings, run_plan
 from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.inputs.document_files import ReadSettings, Refusal, read_file
 from treecast.inputs.listing import list_files
+from treecast.inputs.schematron import parse_rules
 from treecast.inputs.subscriptions import read_subscriptions
 from treecast.model import DeliveryLimits
 from treecast.overlay.broker import Broker, BrokerSettings
@@ -353,6 +355,11 @@ def refuse_socket(data: bytes) -> None:
     sockets.open(Access(), [], Mock()).receive(given["message"].encode())
 
 
+def refuse_schematron(data: bytes) -> None:
+    """Read rules."""
+    parse_rules(data, name="rules.sch")
+
+
 def refuse_import(data: bytes) -> None:
     """Import subscriptions; the first line of the file is its format."""
     format, _, content = data.partition(b"\n")
@@ -477,6 +484,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".work": refuse_work,
     ".tuples": refuse_tuples,
     ".subscriptions": refuse_subscriptions,
+    ".schematron": refuse_schematron,
     ".file": refuse_file,
     ".frame": refuse_frame,
     ".replica": refuse_replica,
@@ -516,11 +524,14 @@ def test_golden(source: Path) -> None:
     assert f"{error}\n" == golden.read_text()
     assert source.stem.startswith(error.code)
     assert isinstance(error, treecast.LimitError) == error.code.startswith("TC3")
-    of_query = source.suffix in (".query", ".transformation", ".subscriptions", ".subtrees") or error.code == "TC119"
+    of_query = (
+        source.suffix in (".query", ".transformation", ".subscriptions", ".subtrees", ".schematron")
+        or error.code == "TC119"
+    )
     assert isinstance(error, treecast.QueryError) == of_query
     assert len(str(error)) <= MESSAGE_CHARS_MAX
-    copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), str(copy), copy.code, copy.hint) == (type(error), str(error), error.code, error.hint)
+    for copy in (pickle.loads(pickle.dumps(error)), copying.copy(error), copying.deepcopy(error)):
+        assert (type(copy), str(copy), copy.__dict__) == (type(error), str(error), error.__dict__)
 
 
 def test_every_code_of_dtds_has_its_golden() -> None:

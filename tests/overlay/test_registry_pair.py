@@ -105,6 +105,26 @@ def test_without_its_partner_a_registry_asks_the_brokers_and_goes_on_alone() -> 
     assert network.registry("r1").pair.row.is_paired and copied(network)
 
 
+def test_it_is_ready_when_the_other_one_knows_that_they_are_paired(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = pair()
+    registry = network.registry("r1")
+    network.stop("r2")
+    network.run(4_000)
+    second = network.start("r2")
+    receive = second.receive
+    is_news = lambda message: isinstance(message, Ship) and message.is_paired  # noqa: E731
+    monkeypatch.setattr(second, "receive", lambda *said: [] if is_news(said[1]) else receive(*said))
+    network.run(1_000)
+    assert registry.pair.row.is_paired and not registry.pair.is_ready
+    assert copied(network) and not second.pair.row.may_stand, "it has everything, and does not know what that means"
+    monkeypatch.undo()
+    network.run(1_000)
+    assert registry.pair.is_ready and second.pair.row.may_stand
+    network.stop("r1")
+    network.run(4_000)
+    assert second.pair.is_active
+
+
 def test_without_most_brokers_nobody_takes_over() -> None:
     network = pair()
     network.separate("r2", "a")

@@ -242,6 +242,8 @@ class Shipped(_Control, frozen=True, tag="shipped"):
     """What it has is a whole store."""
     copy: Number = 0
     """The copy that `part` belongs to."""
+    may_stand: bool = False
+    """It knows that they are paired, and takes over if the one in charge is silent."""
 
 
 class Stand(_Control, frozen=True, tag="stand"):

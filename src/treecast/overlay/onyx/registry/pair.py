@@ -90,6 +90,7 @@ class Pair:
         """What is stored has been replaced: whoever holds something of it in memory reads it again."""
         self._groups: deque[tuple[int, list[Written]]] = deque()
         self._acked = self.row.number if not self.partner else -1
+        self._can_be_replaced = False
         self._held: deque[tuple[int, Effect]] = deque()
         self._copying: _Copying | None = None
         self._copy = self._part = 0  # the copy that arrives, or arrived last, and its last part
@@ -121,6 +122,14 @@ class Pair:
     def epoch_floor(self) -> int:
         """Views of this term are above it."""
         return first_epoch(self.row.term)
+
+    @property
+    def is_ready(self) -> bool:
+        """If this one, in charge, ended now, the other would take over: they are paired, and it has said that it knows.
+
+        Until it does, it must stay what it is: for all it knows, the one in charge acknowledges things alone.
+        """
+        return self.row.is_paired and self._can_be_replaced
 
     def is_settled(self) -> bool:
         """The other registry has everything, or need not."""
@@ -276,6 +285,7 @@ class Pair:
         self._held.clear()
         self._copying = None
         self._acked = -1
+        self._can_be_replaced = False
         self._fenced_ms = None
         self._heard_ms = now_ms
         is_established = not view.view.brokers
@@ -305,6 +315,7 @@ class Pair:
         self._held.clear()
         self._groups.clear()
         self._copying = None
+        self._can_be_replaced = False
         self._copy = self._part = 0
         self._set(term=term, is_primary=False, is_paired=False, is_complete=False, may_stand=False)
 
@@ -346,7 +357,7 @@ class Pair:
 
     def _report(self) -> None:
         row = self.row
-        report = Shipped(row.term, row.log_term, row.number, self._part, row.is_complete, self._copy)
+        report = Shipped(row.term, row.log_term, row.number, self._part, row.is_complete, self._copy, row.may_stand)
         self.sends.append(Send(self.partner, report))
 
     def _take_groups(self, message: Ship) -> None:
@@ -395,6 +406,7 @@ class Pair:
             return
         row = self.row
         self._heard_ms = now_ms
+        self._can_be_replaced = message.may_stand
         if self._term and row.is_paired:
             self._give_up()
         if not message.is_complete or message.log_term != row.term:

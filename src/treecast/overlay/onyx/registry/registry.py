@@ -420,7 +420,7 @@ class Registry:
             "epoch": self.view.epoch,
             "term": self.pair.row.term,
             "in_charge": int(self.pair.is_active),
-            "paired": int(self.pair.row.is_paired),
+            "paired": int(self.pair.is_ready),
             "takeovers": self.pair.takeovers,
             "brokers": len(self.view.brokers),
             "roots": len(self.view.trees),
