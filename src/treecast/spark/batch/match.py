@@ -1,6 +1,7 @@
 """Match a DataFrame of documents: one row per document and subscription that it satisfies.
 
-    from treecast.spark import match, split
+    from treecast.spark import match, register, split
+    register(spark, "wanted_by", subscriptions)                      # for SQL: SELECT wanted_by(document) FROM …
     matches = match(documents, subscriptions)                        # lazily; batch or streaming, classic or Connect
     good, bad = split(match(documents, subscriptions, on_error="report"))
 
@@ -81,6 +82,26 @@ def matches(
     """
     form = answer_form(payloads=False, on_error=on_error)
     return index_function(_session(session), index_of(subscriptions), form, cache_bytes_max)(document)
+
+
+def register(
+    session: SparkSession,
+    name: str,
+    subscriptions: Subscriptions,
+    *,
+    on_error: Literal["raise", "report"] = "raise",
+    cache_bytes_max: int = CACHE_BYTES_MAX,
+) -> None:
+    """`matches` as a function of SQL, for this session: `SELECT key, explode(wanted_by(document)) FROM inbox`.
+
+    The subscriptions are those of now. To change them, register again under the same name.
+    """
+    if not name.isidentifier():
+        raise PipelineError(
+            f"{name!r} is no name of a function", code="TC703", hint="use letters, digits and underscores"
+        )
+    form = answer_form(payloads=False, on_error=on_error)
+    session.udf.register(name, index_function(session, index_of(subscriptions), form, cache_bytes_max))
 
 
 def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:

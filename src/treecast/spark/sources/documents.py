@@ -16,13 +16,18 @@ format "binaryFile" reads whole documents.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from treecast.document import EntityTexts
 from treecast.errors import PipelineError
 from treecast.inputs.listing import check_exists, local_path
+from treecast.spark.internals import session_key
 from treecast.spark.sources.source_options import Options, to_strings
+
+_registered: deque[str] = deque(maxlen=64)
+"""The sessions that know the format already, the last ones."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +91,9 @@ def documents(
     Options.parse(strings)
     from treecast.spark.sources.source import FORMAT, DocumentSource
 
-    spark.dataSource.register(DocumentSource)
+    key = session_key(spark)
+    if key not in _registered:  # Spark warns of a second time
+        spark.dataSource.register(DocumentSource)
+        _registered.append(key)
     reader = spark.readStream if stream else spark.read
     return reader.format(FORMAT).options(**strings).load()
