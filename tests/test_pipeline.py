@@ -532,6 +532,22 @@ def test_a_long_job_says_something_now_and_then() -> None:
     assert lines[1] == "treecast: 28 documents 4/s  0 matches 0/s  0 refused  7 s"
 
 
+def test_an_idle_stream_says_once_that_it_waits() -> None:
+    waits = [Progress(second, 5) for second in range(1, 40)]
+    lines = printed_progress(False, *waits, *[Progress(second, 9) for second in range(40, 60)]).splitlines()
+    assert [line.partition("  ")[0] for line in lines] == [
+        "treecast: 5 documents 0/s",
+        "treecast: 5 documents so far, waiting for more",
+        "treecast: 9 documents 0.8/s",
+        "treecast: 9 documents so far, waiting for more",
+    ]
+
+
+def test_a_job_that_takes_long_for_a_document_is_not_called_idle() -> None:
+    lines = printed_progress(False, *[Progress(second, 5, tasks=3) for second in range(1, 20)]).splitlines()
+    assert len(lines) == 4
+
+
 def test_a_terminal_shows_each_stage() -> None:
     text = printed_progress(True, Progress(3.0, 7, stage="counting"))
     assert text == "\rstarting Spark …\x1b[K\r\x1b[K\rcounting …\x1b[K"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +13,12 @@ import pandas as pd
 import pytest
 
 from treecast import Index, PipelineError
-from treecast.spark import documents, match, register, render
+from treecast.spark import documents, match, refused, register, render
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ROOT = Path(__file__).resolve().parents[2]
 SUBSCRIPTIONS = [("a", "/a"), ("b", "//b")]
 
 
@@ -96,6 +99,32 @@ def test_subscriptions_come_as_json_lines_and_from_pandas(good: DataFrame, tmp_p
     assert sorted(row.subscription for row in answers) == ["a"] * 3 + ["b"] * 3
 
 
+def test_an_idle_stream_looks_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from treecast.spark.sources import source_stream
+    from treecast.spark.sources.source_options import Options
+
+    pauses: list[float] = []
+    monkeypatch.setattr(source_stream.time, "sleep", pauses.append)
+    reader = source_stream.DocumentStream(Options.parse({"paths": str(tmp_path), "log": str(tmp_path / "log")}))
+    start = reader.initialOffset()
+    for _ in range(40):
+        assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert pauses[:2] == [0.02, 0.04] and max(pauses) == 0.5 and len(pauses) == 40
+    (tmp_path / "new.xml").write_bytes(b"<a/>")
+    assert reader.latestOffset(start, ReadAllAvailable()) != start
+    assert len(pauses) == 40
+    reader.stop()
+
+
+def test_what_is_refused_is_one_line_each(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("a", "/a["), ("b", "a/b")], "id string, query string")
+    messages = [row.message for row in refused(frame).collect()]
+    assert messages[0].startswith("TC101 expected a step, but the query ends here; hint: ")
+    assert not any("\n" in message for message in messages)
+
+
 CLIENT = """
 import sys
 from pyspark.sql import SparkSession
@@ -116,3 +145,23 @@ def test_connect_says_whose_directory_is_meant(connect_address: str, tmp_path: P
     assert "TC710" in text, done.stderr
     assert "no-such-inbox is meant in the working directory of the Spark server" in text
     assert str(tmp_path) not in text
+
+
+def test_the_declarative_pipeline(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The definitions of examples/pipelines, on the session of the tests: Spark's own runner would start another."""
+    from pyspark import pipelines
+
+    made: dict[str, DataFrame] = {}
+
+    def define(function: Callable[[], DataFrame]) -> Callable[[], DataFrame]:
+        made[function.__name__] = function()
+        made[function.__name__].createOrReplaceTempView(function.__name__)
+        return function
+
+    monkeypatch.chdir(ROOT / "examples" / "pipelines")
+    monkeypatch.setattr(pipelines, "temporary_view", define)
+    monkeypatch.setattr(pipelines, "materialized_view", define)
+    runpy.run_path("transformations/matches.py")
+    rows = {(Path(row.file).name, row.subscription) for row in made["matched"].collect()}
+    assert rows == {("first.xml", "fx"), ("second.xml", "large")}
+    assert [(Path(row.file).name, row.code) for row in made["rejected"].collect()] == [("third.xml", "TC209")]

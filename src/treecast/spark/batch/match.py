@@ -128,10 +128,20 @@ def has_payloads(rows: DataFrame) -> bool:
 
 
 def refused(subscriptions: DataFrame, *, namespaces: Mapping[str, str] | None = None) -> DataFrame:
-    """Those of the subscriptions that treecast does not accept: row, id, query, code, message, position."""
+    """Those of the subscriptions that treecast does not accept: row, id, query, code, message, position.
+
+    A message is one line, so that `show()` is a table: the query and the place in it are columns of their own.
+    """
     session = subscriptions.sparkSession
     table = Index(namespaces=namespaces).add_many(subscription_table(subscriptions), on_refused="report")
-    return session.createDataFrame(table.to_pylist(), REFUSED_TYPE)
+    rows = [{**row, "message": _one_line(row["message"])} for row in table.to_pylist()]
+    return session.createDataFrame(rows, REFUSED_TYPE)
+
+
+def _one_line(message: str) -> str:
+    """The message and its hint, without the excerpt between them."""
+    first, *rest = message.splitlines()
+    return "; ".join([first, *[line.strip() for line in rest if line.startswith("  hint: ")]])
 
 
 def _session(session: SparkSession | None) -> SparkSession:

@@ -89,11 +89,16 @@ def documents(
         raise PipelineError("max_files_per_batch and log are for streams", code="TC711", hint="say stream=True")
     strings = to_strings(options)
     Options.parse(strings)
+    reader = spark.readStream if stream else spark.read
+    return reader.format(_known_format(spark)).options(**strings).load()
+
+
+def _known_format(spark: SparkSession) -> str:
+    """The name of the format, after the session has been told of it, once: Spark warns of a second time."""
     from treecast.spark.sources.source import FORMAT, DocumentSource
 
     key = session_key(spark)
-    if key not in _registered:  # Spark warns of a second time
+    if key not in _registered:
         spark.dataSource.register(DocumentSource)
         _registered.append(key)
-    reader = spark.readStream if stream else spark.read
-    return reader.format(FORMAT).options(**strings).load()
+    return FORMAT
