@@ -106,7 +106,7 @@ def test_an_idle_stream_looks_less_often(tmp_path: Path, monkeypatch: pytest.Mon
     from treecast.spark.sources.source_options import Options
 
     pauses: list[float] = []
-    monkeypatch.setattr(source_stream.time, "sleep", pauses.append)
+    monkeypatch.setattr("treecast.spark.sources.source_stream.time.sleep", pauses.append)
     reader = source_stream.DocumentStream(Options.parse({"paths": str(tmp_path), "log": str(tmp_path / "log")}))
     start = reader.initialOffset()
     for _ in range(40):
