@@ -107,12 +107,14 @@ def test_an_idle_stream_looks_less_often(tmp_path: Path, monkeypatch: pytest.Mon
 
     pauses: list[float] = []
     monkeypatch.setattr("treecast.spark.sources.source_stream.time.sleep", pauses.append)
-    reader = source_stream.DocumentStream(Options.parse({"paths": str(tmp_path), "log": str(tmp_path / "log")}))
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    reader = source_stream.DocumentStream(Options.parse({"paths": str(inbox), "log": str(tmp_path / "log")}))
     start = reader.initialOffset()
     for _ in range(40):
         assert reader.latestOffset(start, ReadAllAvailable()) == start
     assert pauses[:2] == [0.02, 0.04] and max(pauses) == 0.5 and len(pauses) == 40
-    (tmp_path / "new.xml").write_bytes(b"<a/>")
+    (inbox / "new.xml").write_bytes(b"<a/>")
     assert reader.latestOffset(start, ReadAllAvailable()) != start
     assert len(pauses) == 40
     reader.stop()
