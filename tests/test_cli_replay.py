@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import treecast
@@ -105,6 +106,20 @@ def test_archives_and_records_and_bad_documents(command: Run) -> None:
     Path("s.csv").write_text("id,query\nlist,/list\nitem,//item\n")
     _, out, _ = command("check", "--sample", "old.tar", "--record", "news", "--no-covering", "--quiet", "s.csv")
     assert out == "list: no sample document matches it (2 tried)\n"
+
+
+def test_match_reads_what_is_packed_and_splits_records(command: Run) -> None:
+    data = Path("archive/a.xml").read_bytes()
+    Path("a.xml.zst").write_bytes(pa.compress(data, "zstd", asbytes=True))
+    with zipfile.ZipFile("z.zip", "w") as archive:
+        archive.write("archive/a.xml", "a.xml")
+    with tarfile.open("t.tar.gz", "w:gz") as archive:
+        archive.add("archive/b.xml", "b.xml")
+    status, out, _ = command("match", "-q", "//title", "a.xml.zst", "z.zip", "t.tar.gz")
+    assert status == 0
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["a.xml.zst", "z.zip!/a.xml", "t.tar.gz!/b.xml"]
+    status, out, _ = command("match", "-q", "/item", "--record", "item", "a.xml.zst", "z.zip")
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["a.xml.zst#0", "z.zip!/a.xml#0"]
 
 
 @pytest.mark.parametrize(
