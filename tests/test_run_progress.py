@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import io
+import time
+from collections.abc import Callable
 
+import pytest
+
+from treecast.cli import console, run_progress
 from treecast.cli.console import Console
 from treecast.cli.run_progress import RunProgress, progress_line
 from treecast.spark.job.progress import Progress
@@ -52,6 +57,32 @@ def test_an_idle_stream_says_once_that_it_waits() -> None:
 def test_a_job_that_takes_long_for_a_document_is_not_called_idle() -> None:
     lines = printed_progress(False, *[Progress(second, 5, tasks=3) for second in range(1, 20)]).splitlines()
     assert len(lines) == 4
+
+
+@pytest.mark.parametrize(
+    ("terminal", "expected"), [(True, "starting Spark … 0 s"), (False, "treecast: starting Spark …\n")]
+)
+def test_while_spark_starts_something_goes_on(terminal: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_progress, "TICK_SECONDS", 0.001)
+    monkeypatch.setattr(run_progress, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(console, "REDRAW_SECONDS", 0.0)
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal  # type: ignore[method-assign]
+    with RunProgress(Console(stream)).waiting("starting Spark"):
+        eventually(lambda: expected in stream.getvalue())
+    quiet = io.StringIO()
+    with RunProgress(Console(quiet), quiet=True).waiting("starting Spark"):
+        pass
+    assert quiet.getvalue() == ""
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait for another thread; a minute is for ever."""
+    for _ in range(6_000):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("nothing was shown")
 
 
 def test_a_terminal_shows_each_stage() -> None:
