@@ -7,14 +7,16 @@ import io
 import json
 import os
 import re
+import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from treecast import Index, PipelineError, sample
-from treecast.cli import main, pipeline_file
+from treecast.cli import console, main, pipeline_file, run_progress
 from treecast.cli import run as run_verb
 from treecast.cli.console import Console
 from treecast.cli.run_progress import RunProgress, progress_line
@@ -583,6 +585,32 @@ def test_a_long_job_says_something_now_and_then() -> None:
     lines = printed_progress(False, *steps, Progress(13.0, 50, stage="counting")).splitlines()
     assert [line.split("  ")[-1] for line in lines] == ["2 s", "7 s", "12 s", "treecast: counting …"]
     assert lines[1] == "treecast: 28 documents 4/s  0 matches 0/s  0 refused  7 s"
+
+
+@pytest.mark.parametrize(
+    ("terminal", "expected"), [(True, "starting Spark … 0 s"), (False, "treecast: starting Spark …\n")]
+)
+def test_while_spark_starts_something_goes_on(terminal: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_progress, "TICK_SECONDS", 0.001)
+    monkeypatch.setattr(run_progress, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(console, "REDRAW_SECONDS", 0.0)
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal  # type: ignore[method-assign]
+    with RunProgress(Console(stream)).waiting("starting Spark"):
+        eventually(lambda: expected in stream.getvalue())
+    quiet = io.StringIO()
+    with RunProgress(Console(quiet), quiet=True).waiting("starting Spark"):
+        pass
+    assert quiet.getvalue() == ""
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait for another thread; a minute is for ever."""
+    for _ in range(6_000):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("nothing was shown")
 
 
 def test_a_terminal_shows_each_stage() -> None:
