@@ -28,7 +28,7 @@
 
 namespace treecast {
 
-constexpr uint32_t snapshot_version = 5;
+constexpr uint32_t snapshot_version = 6;
 
 uint64_t checksum(const void* data, size_t bytes, uint64_t seed = 0);
 

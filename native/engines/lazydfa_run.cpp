@@ -163,7 +163,7 @@ uint64_t LazyDfaRun::route(const View& view, const Document& document, const Rou
             else
                 c.tree->run(document, *this, c.bits), ++trees;
             const uint32_t* slot_of = place->slot_of.data();
-            c.bits.drain([&](uint32_t word, uint64_t mask) {
+            auto route_word = [&](uint32_t word, uint64_t mask) {
                 if (question.is_answered(found)) return;
                 uint64_t dirty = mask & place->dirty_in(word);
                 const uint32_t* slots = slot_of + size_t(word) * 64;
@@ -171,6 +171,9 @@ uint64_t LazyDfaRun::route(const View& view, const Document& document, const Rou
                     found |= question.targets_of(slots[std::countr_zero(rest)], document, found);
                 for (; dirty && !question.is_answered(found); dirty &= dirty - 1)
                     route_path(view, document, place->path_of[size_t(word) * 64 + std::countr_zero(dirty)], question, found);
+            };
+            c.bits.drain([&](const uint32_t* words, const uint64_t* masks, uint32_t count) {
+                for (uint32_t i = 0; i < count; ++i) route_word(words[i], masks[i]);
             });
         }
     }
@@ -196,10 +199,10 @@ void LazyDfaRun::route_path(const View& view, const Document& document, uint32_t
 }
 
 // Accept ids to slots. Almost all lead straight to one slot; the dirty ones have chains, which are walked.
-void LazyDfaRun::emit(const View& view, const Document& document, const MachinePlace& place, AcceptBits& bits, Output<int32_t>& out) {
+void LazyDfaRun::emit(const View& view, const Document& document, const MachinePlace& place, AnswerBits& bits, Output<int32_t>& out) {
     const uint32_t* slot_of = place.slot_of.data();
     const ExpandBits expand = expand_bits();
-    bits.drain_groups([&](const uint32_t* words, uint64_t* masks, uint32_t count) {
+    bits.drain([&](const uint32_t* words, uint64_t* masks, uint32_t count) {
         uint64_t dirty[64], any_dirty = 0;
         for (uint32_t i = 0; i < count; ++i) {
             any_dirty |= dirty[i] = masks[i] & place.dirty_in(words[i]);

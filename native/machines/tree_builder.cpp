@@ -412,6 +412,8 @@ private:
                 m_.test_entries_[test_[plan_.rest(e)[0].target]] = position_[e];
             else
                 flags &= ~TreeMachine::direct;
+            for (const Requirement& r : entries_.requirements(e))
+                if (r.reach == Reach::child && is_counter(entries_.label(r.target))) flags |= TreeMachine::counts;
         }
         std::vector<uint8_t> feeds(gauges_.size(), 0);
         for (const TreeMachine::Derived& derived : m_.derived_) feeds[derived.inner] = 1;
@@ -440,7 +442,7 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
     accepts_ = static_cast<uint32_t>(patterns.size());
     if (!division.values.empty()) value_paths_.build(division.values, division.value_numbers, table, tree_accepts_, accept_of);
     for (uint32_t local = 0; local < labels_.size(); ++local) {
-        if (labels_[local] < label_element_any) continue;
+        if (labels_[local] < label_element_any || is_counter(labels_[local])) continue;
         PathStep step = table.step_of(labels_[local]);
         has_text_ |= step.kind == StepKind::text;
         has_attributes_ |= step.kind == StepKind::attribute;

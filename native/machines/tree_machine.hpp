@@ -106,6 +106,7 @@ public:
     const Gauges& gauges(uint32_t local) const { return gauges_[local]; }
     bool is_only_tested(uint32_t local) const { return label_flags_[local] & only_tested; }
     bool is_direct(uint32_t local) const { return label_flags_[local] & direct; }
+    bool has_counts(uint32_t local) const { return label_flags_[local] & counts; }
     uint32_t test_entry(uint32_t test) const { return test_entries_[test]; }         // of a direct label: what holds then, or none
     struct Wanted {                     // of 64 neighbouring entries, those that some entry wants of a child, or below
         uint64_t child = 0, descend = 0;
@@ -131,6 +132,7 @@ private:
     enum LabelFlag : uint8_t {
         only_tested = 1,                // what has this label matters to its parent, and only in tests
         direct = 2,                     // each of its entries holds where one test does
+        counts = 4,                     // some of its entries ask for counters (label.hpp)
     };
     Array<uint8_t> label_flags_;                    // by local label
     Array<uint32_t> test_entries_;                  // by test

@@ -26,6 +26,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     uint32_t nothing[3] = {none, none, none};
     text_labels_ = localize(nothing, label_text);
     root_labels_ = localize(nothing, label_root);
+    find_counters();
     if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
     if (!machine_->value_paths().empty()) value_paths_ = std::make_unique<ValuePathsRun>(machine_->value_paths());
 }
@@ -56,6 +57,7 @@ void TreeRun::fire(Locals& locals, uint32_t local) const {
     locals.eager |= machine_->frees_[local] != machine_->frees_[local + 1];
     locals.late &= machine_->is_only_tested(local);
     locals.direct &= machine_->is_direct(local);
+    locals.counts |= machine_->has_counts(local);
 }
 
 const TreeRun::Locals& TreeRun::labels_of(const Document& document, uint32_t element, NameResolver& names) {
@@ -438,6 +440,11 @@ template <class Bits>
 void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
     if (labels.count == 0) return;
     if (labels.valued) find_tests(labels, value, into);
+    leaf_found<Bits>(labels, into);
+}
+
+template <class Bits>
+void TreeRun::leaf_found(const Locals& labels, Level& into) {
     if (!labels.eager && test_list_.empty() && raised_.empty()) return;
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(into, position, bits); });
     hand_over(into);
@@ -471,6 +478,21 @@ uint32_t TreeRun::attributes(const Document& document, uint32_t element, NameRes
     return others;
 }
 
+// As with attributes, those that are only tested wait until something will test them.
+template <class Bits>
+void TreeRun::count(uint32_t element, Level& into, bool late) {
+    for (uint32_t c = 0; c < counters; ++c) {
+        const Locals& labels = siblings_.labels[c];
+        if (labels.count == 0 || labels.late != late) continue;
+        const uint32_t label = labels.label[0];
+        const double number = siblings_.number(static_cast<Counter>(c), element);
+        if (machine_->gauges(label).kinds) gauge(label, {}, number, into);
+        if (uint32_t group = machine_->value_group(label)) machine_->values().collect_number(group, number, [this](uint32_t test) { set_test(test); });
+        list_tests(labels, into);
+        leaf_found<Bits>(labels, into);
+    }
+}
+
 template <class Bits>
 void TreeRun::texts(const Document& document, uint32_t until) {
     for (; next_text_ < until; ++next_text_) {
@@ -486,9 +508,11 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
     Level& level = levels_[depth + 1];
     Level& above = levels_[depth];
     const Locals& labels = labels_of(document, element, names);
-    if (machine_->has_attributes()) {
-        uint32_t left = attributes<Bits>(document, element, names, level, false);
-        if (left && labels.count && (labels.eager || labels.valued || level.keys)) attributes<Bits>(document, element, names, level, true);
+    if (labels.counts) count<Bits>(element, level, false);
+    const uint32_t left = machine_->has_attributes() ? attributes<Bits>(document, element, names, level, false) : 0;
+    if (labels.count && (labels.eager || labels.valued || level.keys)) {
+        if (left) attributes<Bits>(document, element, names, level, true);
+        if (labels.counts) count<Bits>(element, level, true);
     }
     find_tests(labels, document, element, above);
     if (labels.count == 0) return pass(level, above);           // nobody asks for such an element
@@ -544,11 +568,12 @@ void TreeRun::open_to(const Document& document, uint32_t element) {
 
 // Elements that cannot matter are never opened, unless something below them does.
 template <class Bits>
-void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits& out) {
+void TreeRun::run_with(const Document& document, NameResolver& names, AnswerBits& out) {
     next_text_ = 0;
     open_.clear();
     string_values_.begin(document);
     ++run_;
+    if (siblings_.are_counted) count_siblings(document);
     if (machine_->has_places() && places_.size() < document.elements()) places_.resize(document.elements());
     for (Level& level : levels_) level.clear();
     for (uint32_t i = 0; i < document.elements(); ++i) {
@@ -564,15 +589,12 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
     raise(levels_[0]);
     load(levels_[0]);
     apply<Bits>(root_labels_, [&](uint32_t position, uint64_t bits) {
-        uint32_t accept = machine_->accept(position), word = accept >> 6, shift = accept & 63;
-        if (uint64_t low = bits << shift) out.set(word, low);
-        if (shift)
-            if (uint64_t high = bits >> (64 - shift)) out.set(word + 1, high);
+        out.append(machine_->accept(position), bits);
     });
     unload();
 }
 
-void TreeRun::run(const Document& document, NameResolver& names, AcceptBits& out) {
+void TreeRun::run(const Document& document, NameResolver& names, AnswerBits& out) {
     if (value_paths_) value_paths_->run(document, names, out);
     if (!machine_->has_trees()) return;
 #if TREECAST_X86

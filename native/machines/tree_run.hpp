@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/accept_bits.hpp"
+#include "base/answer_bits.hpp"
 #include "document/document.hpp"
 #include "document/string_values.hpp"
 #include "machines/lazy.hpp"
@@ -28,7 +29,7 @@ public:
     const TreeMachine& machine() const { return *machine_; }
     void forget_names();
     // Adds the accept ids of all patterns that the document satisfies to `out`.
-    void run(const Document& document, NameResolver& names, AcceptBits& out);
+    void run(const Document& document, NameResolver& names, AnswerBits& out);
     // How many entries and contexts were looked at one by one so far, whether they held or not: for tests.
     uint64_t looked_at() const { return looked_at_ + (value_paths_ ? value_paths_->looked_at() : 0); }
     // What it has learned of paths that end in values; 0 where there are none.
@@ -46,6 +47,7 @@ private:
         bool eager = false;                                 // something is tested wherever it occurs
         bool direct = true;                                 // nothing follows but what single tests say
         bool late = true;                                   // it matters only where something else was found before
+        bool counts = false;                                // counters are asked for
         const uint32_t* begin() const { return label.data(); }
         const uint32_t* end() const { return label.data() + count; }
     };
@@ -71,9 +73,11 @@ private:
     };
 
     template <class Bits>
-    void run_with(const Document& document, NameResolver& names, AcceptBits& out);
+    void run_with(const Document& document, NameResolver& names, AnswerBits& out);
     bool matters(const Document& document, uint32_t element, NameResolver& names);
-    bool has_interest(const Locals& labels) const { return text_labels_.count || (labels.count && (labels.eager || labels.valued)); }
+    bool has_interest(const Locals& labels) const {
+        return text_labels_.count || (labels.count && (labels.eager || labels.valued || (labels.counts && siblings_.is_early)));
+    }
     void open_to(const Document& document, uint32_t element);
     template <class Bits>
     void close(const Document& document, uint32_t element, NameResolver& names);
@@ -92,6 +96,10 @@ private:
     void test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end, Emit&& emit);
     template <class Bits>
     void leaf(const Locals& labels, std::string_view value, Level& into);    // an attribute or a text
+    template <class Bits>
+    void leaf_found(const Locals& labels, Level& into);     // the same, once its tests are known
+    template <class Bits>
+    void count(uint32_t element, Level& into, bool late);   // the counters whose time has come
     void emit(Level& into, uint32_t position, uint64_t bits);
     void hand_over(Level& into);                            // what emit() has gathered
     void pass(Level& level, Level& above);                  // what is below an element is also below what it stands in
@@ -123,12 +131,26 @@ private:
     Locals localize(const uint32_t* labels, uint32_t any) const;
     void fire(Locals& locals, uint32_t local) const;
     void add_family(Locals& locals, uint32_t name);
+    void find_counters();
+    void count_siblings(const Document& document);
 
     std::shared_ptr<const TreeMachine> machine_;
     std::vector<Locals> element_labels_, attribute_labels_;  // by name
     Locals text_labels_, root_labels_;
     std::vector<Family> families_;
     std::vector<uint32_t> places_;                          // by element: its place, if its name has a family
+    // What counters say, of every element. Siblings of one name are a group.
+    struct Siblings {
+        struct Place { uint32_t by_name, among_all, group, parent; };
+        struct Open { uint32_t parent, group; };
+        struct Name { uint64_t run = 0; std::vector<Open> open; };       // as in Family
+        std::array<Locals, counters> labels;
+        bool are_counted = false, is_early = false;         // somebody asks for some; and where nothing was found before
+        std::vector<Place> places;                          // by element
+        std::vector<uint32_t> children, groups;             // how many; by parent, from 1 on, as 0 is the document; by group
+        std::vector<Name> names;
+        uint32_t number(Counter counter, uint32_t element) const;
+    } siblings_;
     enum Interest : uint8_t { interest_known = 1, interest_element = 2, interest_attribute = 4, interest_place = 8 };
     std::vector<uint8_t> interest_;                         // by name; 0: not looked up yet
     std::vector<Level> levels_;                             // by depth; 0 is the document
