@@ -19,7 +19,7 @@ def change_before_every_document(report: Report, data: str | None, schema: Schem
     lxml = lxml_time(documents, 3)
     index = Index()
     index.add_many(as_table(queries))
-    rows = index.match_many(documents).num_rows
+    rows = index.match_many(documents, threads=1).num_rows
     changes = 0
 
     def change() -> None:
@@ -62,7 +62,7 @@ def adds_on_a_million(report: Report, schema: Schema, quick: bool) -> None:
     documents = draw_documents(schema, 40)
     index = Index()
     index.add_many(as_table(queries[:count]))
-    index.match_many(documents)
+    index.match_many(documents, threads=1)
     taken, matching = [], []
     for place in range(extra):
         begun = time.perf_counter()
@@ -70,7 +70,7 @@ def adds_on_a_million(report: Report, schema: Schema, quick: bool) -> None:
         taken.append(time.perf_counter() - begun)
         if place % 1000 == 0:
             begun = time.perf_counter()
-            index.match_many([documents[place // 1000 % len(documents)]])
+            index.match_many([documents[place // 1000 % len(documents)]], threads=1)
             matching.append(time.perf_counter() - begun)
     taken.sort()
     matching.sort()
@@ -93,7 +93,7 @@ def adds_on_a_million(report: Report, schema: Schema, quick: bool) -> None:
 
     spent = clock(remove_all)
     report.figure("remove, one by one", spent.cpu / len(ids) * 1e6, "µs")
-    index.match_many(documents[:1])
+    index.match_many(documents[:1], threads=1)
     report.figure("bytes before removing all", peak, "bytes")
     report.figure("bytes after removing all", index.stats().bytes / peak * 100, "% of before", bar=5)
 

@@ -25,7 +25,7 @@ def measure(report: Report, schema: Schema, sizes: Sizes) -> None:
     kept, fresh = drawn[changes:], drawn[:changes]
     index = Index()
     index.add_many(as_table(kept))
-    rows = index.match_many(documents).num_rows
+    rows = index.match_many(documents, threads=1).num_rows
     lxml = lxml_time(documents, 3)
     adds: list[float] = []
     removes: list[float] = []

@@ -33,15 +33,15 @@ def compare(
     single.add_many(as_table(queries))
     double.add_many(as_table(queries + added))
     for batch in batches(documents[: sizes.before]):
-        single.match_many(batch)
-        double.match_many(batch)
+        single.match_many(batch, threads=1)
+        double.match_many(batch, threads=1)
     spent = {single: Seconds(0, 0), double: Seconds(0, 0)}
     rows = dict.fromkeys(spent, 0)
     unseen = documents[sizes.before :]
     for turn, batch in enumerate(batches(unseen)):
         for index in (single, double) if turn % 2 else (double, single):
-            spent[index] += clock(lambda index=index, batch=batch: index.match_many(batch))  # type: ignore[misc]
-            rows[index] += index.match_many(batch).num_rows
+            spent[index] += clock(lambda index=index, batch=batch: index.match_many(batch, threads=1))  # type: ignore[misc]
+            rows[index] += index.match_many(batch, threads=1).num_rows
     if rows[single] != rows[double]:
         raise AssertionError(f"{label}: the added queries matched {rows[double] - rows[single]} times")
     name = f"{len(queries):,} {label}"

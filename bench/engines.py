@@ -27,9 +27,9 @@ def pass_times(
     for _ in range(passes):
         index = Index(engine=engine)
         index.add_many(table)
-        firsts.append(clock(lambda index=index: index.match_many(documents)))  # type: ignore[misc]
-        laters.append(clock(lambda index=index: index.match_many(documents)))  # type: ignore[misc]
-        matches = index.match_many(documents[:50]).num_rows / len(documents[:50])
+        firsts.append(clock(lambda index=index: index.match_many(documents, threads=1)))  # type: ignore[misc]
+        laters.append(clock(lambda index=index: index.match_many(documents, threads=1)))  # type: ignore[misc]
+        matches = index.match_many(documents[:50], threads=1).num_rows / len(documents[:50])
     return median(firsts), median(laters), matches
 
 

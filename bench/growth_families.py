@@ -391,8 +391,8 @@ def population(query: Callable[[int], str]) -> Callable[[int], Action]:
         index = Index()
         index.add_many([(str(i), query(i)) for i in range(n)])
         documents = [items(40)] * 50
-        index.match_many(documents[:2])
-        return lambda: index.match_many(documents)
+        index.match_many(documents[:2], threads=1)
+        return lambda: index.match_many(documents, threads=1)
 
     return prepare
 

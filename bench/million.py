@@ -22,7 +22,7 @@ def in_batches(index: Index, documents: list[bytes]) -> tuple[Seconds, int]:
     def action() -> None:
         nonlocal rows
         for start in range(0, len(documents), BATCH):
-            rows += index.match_many(documents[start : start + BATCH]).num_rows
+            rows += index.match_many(documents[start : start + BATCH], threads=1).num_rows
 
     return clock(action), rows
 

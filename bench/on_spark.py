@@ -66,7 +66,8 @@ def rare_queries(schema: Schema, count: int, documents: list[bytes]) -> list[str
     index = Index()
     index.add_many(as_table(drawn))
     counts = [0] * len(drawn)
-    for entry in index.match_many(documents).column("subscription").combine_chunks().indices.value_counts().to_pylist():
+    found = index.match_many(documents, threads=1).column("subscription").combine_chunks()
+    for entry in found.indices.value_counts().to_pylist():
         counts[entry["values"]] = entry["counts"]
     order = sorted(range(len(drawn)), key=counts.__getitem__)
     first, total = 0, sum(counts[number] for number in order[:count])
@@ -127,7 +128,7 @@ def measure(spark: SparkSession, schema: Schema, directory: str, quick: bool, re
     queries = draw_queries(schema, 100_000)[::100]  # the first that are drawn are shorter than most
     thousand = Index()
     thousand.add_many(as_table(queries))
-    matches = thousand.match_many(drawn).num_rows / len(drawn)
+    matches = thousand.match_many(drawn, threads=1).num_rows / len(drawn)
     ours = rate(report, "1,000 queries: treecast", match(documents, thousand), count, passes, matches)
     sample = documents.limit(few).repartition(2).cache()
     lxml = rate(report, "1,000 queries: lxml in mapInArrow", by_lxml(sample, queries), few, 1, matches)
@@ -136,7 +137,7 @@ def measure(spark: SparkSession, schema: Schema, directory: str, quick: bool, re
     rare = rare_queries(schema, 20_000 if quick else 100_000, drawn)
     large = Index()
     large.add_many(as_table(rare))
-    matches = large.match_many(drawn).num_rows / len(drawn)
+    matches = large.match_many(drawn, threads=1).num_rows / len(drawn)
     ours = rate(report, f"{len(rare):,} queries: treecast", match(documents, large), count, passes, matches)
     compare(report, f"{len(rare):,} queries: treecast against the floor", ours, bare, 0.4)
     for pid, loaded in loads(spark):

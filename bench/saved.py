@@ -35,7 +35,7 @@ def private():
 def match(index):
     rows = 0
     for start in range(0, len(documents), 25):
-        rows += index.match_many(documents[start : start + 25]).num_rows
+        rows += index.match_many(documents[start : start + 25], threads=1).num_rows
     return rows
 
 documents = [path.read_bytes() for path in sorted(Path(sys.argv[2]).iterdir())]
@@ -83,7 +83,7 @@ def measure_one(report: Report, label: str, queries: list[str], documents: list[
             Path(folder, f"{place:06}.xml").write_bytes(document)
         index = Index()
         index.add_many(as_table(queries))
-        rows = sum(index.match_many(batch).num_rows for batch in batches(documents))
+        rows = sum(index.match_many(batch, threads=1).num_rows for batch in batches(documents))
         spent = clock(lambda: index.save(file))
         report.figure(f"{label}: save", spent.cpu, f"s (wall {spent.wall:.3g})")
         size = file.stat().st_size

@@ -177,7 +177,7 @@ def random_shapes(count: int, seed: int) -> Iterator[Shape]:
         shape = draw_shape(Random(f"{seed} shape {number}"))
         index = Index()
         index.add_many(as_table(shape.queries(SAMPLE)))
-        if index.match_many(shape.documents()).num_rows <= MATCHES_MAX * DOCUMENTS * SAMPLE / COUNT:
+        if index.match_many(shape.documents(), threads=1).num_rows <= MATCHES_MAX * DOCUMENTS * SAMPLE / COUNT:
             count -= 1
             yield shape
 
@@ -248,12 +248,12 @@ def measure_shape(report: Report, shape: Shape, count: int, passes: int, churn: 
     """The ratio at the full number, and how it grew from a tenth of it."""
     documents, queries = shape.documents(), shape.queries(count)
     indexes = [build(queries[:size], churn) for size in (count // SMALLER, count)]
-    rows = [index.match_many(documents).num_rows for index in indexes]
+    rows = [index.match_many(documents, threads=1).num_rows for index in indexes]
     taken: list[list[Seconds]] = [[], [], []]
     for _ in range(passes):  # in turn, so that what else the machine does disturbs all alike
         taken[0].append(clock(lambda: parse_all(documents)))
         for place, index in enumerate(indexes):
-            taken[place + 1].append(clock(lambda index=index: index.match_many(documents)))  # type: ignore[misc]
+            taken[place + 1].append(clock(lambda index=index: index.match_many(documents, threads=1)))  # type: ignore[misc]
     lxml, smaller, full = map(median, taken)
     ratio, growth = full.cpu / lxml.cpu, full.cpu / smaller.cpu
     example = shape.queries(2)[1].replace("|", "\\|")

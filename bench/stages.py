@@ -20,13 +20,13 @@ def measure(report: Report, name: str, queries: list[str], documents: list[bytes
     report.ratio(f"{name}: reading", reading, lxml, count, 0)
     index = Index()
     index.add_many(as_table([query + "/no-such-element" for query in queries]))
-    index.match_many(documents)
-    walking = median([clock(lambda: index.match_many(documents)) for _ in range(repeats)])
+    index.match_many(documents, threads=1)
+    walking = median([clock(lambda: index.match_many(documents, threads=1)) for _ in range(repeats)])
     report.ratio(f"{name}: reading and walking", walking, lxml, count, 0)
     index = Index()
     index.add_many(as_table(queries))
-    matches = index.match_many(documents).num_rows / count
-    columns = median([clock(lambda: index.match_many(documents)) for _ in range(repeats)])
+    matches = index.match_many(documents, threads=1).num_rows / count
+    columns = median([clock(lambda: index.match_many(documents, threads=1)) for _ in range(repeats)])
     report.ratio(f"{name}: reading, walking, ids as columns", columns, lxml, count, matches)
     some = documents[:20]
     index.match(some[0])

@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
 
         def match() -> int:
             return sum(
-                indexes[0].match_many(documents[start : start + BATCH]).num_rows
+                indexes[0].match_many(documents[start : start + BATCH], threads=1).num_rows
                 for start in range(0, len(documents), BATCH)
             )
 

@@ -16,7 +16,7 @@ def one_pass(index: Index, documents: list[bytes]) -> tuple[Seconds, int]:
     def action() -> None:
         nonlocal rows
         for start in range(0, len(documents), 50):
-            rows += index.match_many(documents[start : start + 50]).num_rows
+            rows += index.match_many(documents[start : start + 50], threads=1).num_rows
 
     return clock(action), rows
 
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
             index = Index(cache_bytes_max=size << 20)
             index.add_many(table)
             for start in range(0, before, 50):
-                index.match_many(documents[start : start + 50])
+                index.match_many(documents[start : start + 50], threads=1)
             spent, rows = one_pass(index, documents[before:])
             plain = spent if size == 0 else plain
             name = f"{count // 1000:,}k queries, " + (f"cache of {size} MiB" if size else "no cache (plain NFA)")

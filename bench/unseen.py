@@ -59,20 +59,20 @@ def measure_unseen(
     report.figure(f"{label}: build from an Arrow table", built.cpu, f"s (wall {built.wall:.3g})")
     report.figure(f"{label}: memory", index.stats().bytes / len(queries), "bytes/query")
     for batch in batches(documents[: sizes.before]):
-        index.match_many(batch)
+        index.match_many(batch, threads=1)
     unseen = documents[sizes.before :]
     lxml_time(unseen[:BATCH], 1)
     lxml, ours, rows = Seconds(0, 0), Seconds(0, 0), 0
     for batch in batches(unseen):
         lxml += median([clock(lambda batch=batch: parse_all(batch)) for _ in range(3)])  # type: ignore[misc]
-        ours += clock(lambda batch=batch: index.match_many(batch))  # type: ignore[misc]
-        rows += index.match_many(batch).num_rows
+        ours += clock(lambda batch=batch: index.match_many(batch, threads=1))  # type: ignore[misc]
+        rows += index.match_many(batch, threads=1).num_rows
     matches = rows / len(unseen)
     report.ratio(f"{label}: unseen, after {sizes.before} others", ours, lxml, len(unseen), matches, bar=bar)
 
     def again() -> None:
         for batch in batches(unseen):
-            index.match_many(batch)
+            index.match_many(batch, threads=1)
 
     warm = median([clock(again) for _ in range(sizes.passes)])
     report.ratio(f"{label}: warm", warm, lxml, len(unseen), matches)

@@ -20,10 +20,10 @@ def main(arguments: list[str]) -> int:
     for _ in range(3 if options.quick else 7):
         index = Index()
         builds.append(clock(lambda index=index: index.add_many(table)))  # type: ignore[misc]
-        firsts.append(clock(lambda index=index: index.match_many(documents)))  # type: ignore[misc]
+        firsts.append(clock(lambda index=index: index.match_many(documents, threads=1)))  # type: ignore[misc]
         for _ in range(3):
-            laters.append(clock(lambda index=index: index.match_many(documents)))  # type: ignore[misc]
-        rows = index.match_many(documents).num_rows
+            laters.append(clock(lambda index=index: index.match_many(documents, threads=1)))  # type: ignore[misc]
+        rows = index.match_many(documents, threads=1).num_rows
     matches = rows / len(documents)
     report.ratio("first pass, empty cache", median(firsts), lxml, len(documents), matches, bar=1)
     report.ratio("later passes", median(laters), lxml, len(documents), matches, bar=0.5)

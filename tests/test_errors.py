@@ -7,6 +7,7 @@ change of wording, TREECAST_GOLDEN=write makes the texts anew, to be read before
 from __future__ import annotations
 
 import asyncio
+import copy as copying
 import os
 import pickle
 import re
@@ -519,8 +520,8 @@ def test_golden(source: Path) -> None:
     of_query = source.suffix in (".query", ".transformation", ".subscriptions", ".subtrees") or error.code == "TC119"
     assert isinstance(error, treecast.QueryError) == of_query
     assert len(str(error)) <= MESSAGE_CHARS_MAX
-    copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), str(copy), copy.code, copy.hint) == (type(error), str(error), error.code, error.hint)
+    for copy in (pickle.loads(pickle.dumps(error)), copying.copy(error), copying.deepcopy(error)):
+        assert (type(copy), str(copy), copy.__dict__) == (type(error), str(error), error.__dict__)
 
 
 def test_every_code_of_dtds_has_its_golden() -> None:

@@ -23,15 +23,16 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "treecast"
 
 # Room -> the rooms it may import. "*" is any; a room that is not listed here does not exist yet.
-CORE = {"errors", "model", "document", "query", "_native"}
+CORE = {"arguments", "errors", "model", "document", "query", "_native"}
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
     "names": set(),
     "durable": set(),
+    "arguments": set(),
     "model": {"errors"},
-    "document": {"errors", "model", "_native"},
-    "query": {"errors", "model", "_native"},
+    "document": {"arguments", "errors", "model", "_native"},
+    "query": {"arguments", "errors", "model", "_native"},
     "engines": CORE,
     "links": CORE,
     "selective": CORE,

@@ -30,6 +30,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from treecast import _native
+from treecast.arguments import check_instance, check_integer, check_texts, kind_of
 from treecast.errors import DocumentError
 
 Name = tuple[str, str]
@@ -72,6 +73,12 @@ class Limits:
         return _native.Limits(*astuple(self))
 
 
+def native_limits(limits: Limits | None) -> _native.Limits:
+    """The form that native code takes; None: the default ones."""
+    check_instance("limits", limits, Limits, "treecast.Limits(…)")
+    return (limits or Limits()).native()
+
+
 def arrow_views(documents: Any) -> list[Bytes]:
     """The values of an Arrow array of binary or string, without a copy; a null becomes an empty value.
 
@@ -81,10 +88,11 @@ def arrow_views(documents: Any) -> list[Bytes]:
 
     views: list[Bytes] = []
     for chunk in documents.chunks if isinstance(documents, pa.ChunkedArray) else [documents]:
+        chunk = _plain(chunk)
         kind = chunk.type
         large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
         if not (large or pa.types.is_binary(kind) or pa.types.is_string(kind)):
-            raise TypeError(f"documents must be an array of binary or string, got {kind}")
+            raise TypeError(f"documents are a column of binary or string, not of {kind}")
         if not len(chunk):
             continue
         _, ends, data = chunk.buffers()
@@ -96,6 +104,17 @@ def arrow_views(documents: Any) -> list[Bytes]:
             found = [_declared_utf8(view) for view in found]
         views += found
     return views
+
+
+def _plain(values: Any) -> Any:
+    """Values that lie one behind the other, in place of a dictionary or of views of them."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_binary_view(values.type) or pa.types.is_fixed_size_binary(values.type):
+        return values.cast(pa.large_binary())
+    return values.cast(pa.large_string()) if pa.types.is_string_view(values.type) else values
 
 
 def _declared_utf8(view: Bytes) -> Bytes:
@@ -120,7 +139,7 @@ def native_entities(entities: EntityTexts) -> _native.Entities | None:
         if entities != "html":
             raise ValueError(f'entities must be a mapping or "html", not {entities!r}')
         return _html_entities()
-    return _native.Entities(dict(entities))
+    return _native.Entities(check_texts("entities", entities, 'a mapping of names to texts, or "html"'))
 
 
 @lru_cache(maxsize=1)
@@ -140,6 +159,7 @@ class Document:
     __slots__ = ("native",)
 
     def __init__(self, native: _native.Document) -> None:
+        check_document(native)
         self.native = native
         """The form that native code takes."""
 
@@ -148,7 +168,8 @@ class Document:
         return len(self.native)
 
     def __repr__(self) -> str:
-        return f"<Document of {len(self)} elements, {self.size_bytes} bytes>"
+        elements = f"{len(self):,} element{'' if len(self) == 1 else 's'}"
+        return f"<Document of {elements}, {self.size_bytes:,} bytes>"
 
     @property
     def data(self) -> bytes:
@@ -214,11 +235,17 @@ class Document:
 
     def string_value(self, element: int) -> str:
         """All text inside the element, as XPath's string()."""
-        return self.native.string_value(element)
+        return self.native.string_value(check_integer("element", element, 0))
 
     def slice(self, element: int) -> bytes:
         """The bytes of the element as given, from its start tag to its end tag."""
-        return self.native.slice(element)
+        return self.native.slice(check_integer("element", element, 0))
+
+
+def check_document(native: object) -> None:
+    """Raise a TypeError for what native code has not made: somebody has mistaken the class for `read`."""
+    if not isinstance(native, _native.Document):
+        raise TypeError(f"a Document is made by treecast.read(data), not from {kind_of(native)}")
 
 
 AnyDocument = Bytes | Document
@@ -248,7 +275,7 @@ def read_many(
     >>> [len(one) if isinstance(one, Document) else one.code for one in read_many([b"<a/>", b"<a>"])]
     [1, 'TC209']
     """
-    return as_documents(_native.read_documents(documents, (limits or Limits()).native(), native_entities(entities)))
+    return as_documents(_native.read_documents(documents, native_limits(limits), native_entities(entities)))
 
 
 def read(data: Bytes, *, limits: Limits | None = None, entities: EntityTexts = None) -> Document:
@@ -258,9 +285,9 @@ def read(data: Bytes, *, limits: Limits | None = None, entities: EntityTexts = N
     """
     if not isinstance(data, bytes):
         if not isinstance(data, (bytearray, memoryview)):
-            raise TypeError(f"a document must be bytes, got {type(data).__name__}; encode text as UTF-8 first")
+            raise TypeError(f"a document must be bytes, got {kind_of(data)}; encode text as UTF-8 first")
         data = bytes(data)
-    return Document(_native.Document(data, (limits or Limits()).native(), native_entities(entities)))
+    return Document(_native.Document(data, native_limits(limits), native_entities(entities)))
 
 
 class Reader:
@@ -277,6 +304,7 @@ class Reader:
     """
 
     def __init__(self, *, limits: Limits | None = None, entities: EntityTexts = None) -> None:
+        self._native_limits = native_limits(limits)
         self._limits = limits or Limits()
         self._entities = native_entities(entities)
         self._data: bytearray | None = bytearray()
@@ -285,10 +313,12 @@ class Reader:
         """Add the next bytes of the document."""
         if self._data is None:
             raise ValueError("this Reader is closed")
-        chunk = chunk if isinstance(chunk, bytes) else bytes(chunk)
+        if not isinstance(chunk, (bytes, bytearray, memoryview)):
+            raise TypeError(f"a chunk of a document is bytes, not {kind_of(chunk)}")
+        chunk = bytes(chunk)
         if len(self._data) + len(chunk) > self._limits.document_bytes_max:
             self._data = None
-            _native.refuse_length(self._limits.native())
+            _native.refuse_length(self._native_limits)
             return
         self._data += chunk
 
@@ -297,4 +327,4 @@ class Reader:
         if self._data is None:
             raise ValueError("this Reader is closed")
         data, self._data = bytes(self._data), None
-        return Document(_native.Document(data, self._limits.native(), self._entities))
+        return Document(_native.Document(data, self._native_limits, self._entities))

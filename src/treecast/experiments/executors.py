@@ -149,7 +149,7 @@ def measure(
     indexes = [Index(engine=engine, namespaces=inputs.namespaces) for engine in engines]
     for index in indexes:
         index.add_many(table)
-    found = Counter(indexes[0].match_many(inputs.documents).column("document").to_pylist())
+    found = Counter(indexes[0].match_many(inputs.documents, threads=1).column("document").to_pylist())
     expected = [found[number] for number in range(len(inputs.documents))]
     repeated = (list(inputs.documents) * -(-messages // len(inputs.documents)))[:messages]
     for place, placement in enumerate(placements(inputs, executors)):

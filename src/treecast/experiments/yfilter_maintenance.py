@@ -82,7 +82,7 @@ def _remove(index: Index, first: int, queries: Sequence[str]) -> None:
 
 
 def _answers(index: Index, documents: Sequence[bytes], queries: int) -> Answers:
-    return Answers.of_table(index.match_many(documents), len(documents), range(queries))
+    return Answers.of_table(index.match_many(documents, threads=1), len(documents), range(queries))
 
 
 def verdict(rows: Sequence[Row]) -> list[Finding]:

@@ -1,24 +1,30 @@
-"""Documents for native code, and the settings that all calls on many documents share.
+"""How calls on many documents share the work: in how many threads, and how much at a time.
 
-Native code takes a sequence at a time, of buffers and of documents that have been read. `as_sequence` makes one of a
-caller's documents, `take` cuts one off an iterable that may never end. For callers in this package; users see
-`Index.match_many` and its like.
+`threads_for` decides by how much there is to do, `take` cuts a batch off an iterable that may never end. For callers
+in this package; users see `Index.match_many` and its like. Which forms documents come in is in `document_forms`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from treecast import _native
-from treecast.document import AnyDocument, Bytes, Document, arrow_views, native_document
+from treecast.arguments import check_integer, kind_of
+from treecast.document import AnyDocument, Document, native_document
+from treecast.index.document_forms import NativeDocument
 
 BATCH_DOCUMENTS_MAX = 4096
 BATCH_BYTES_MAX = 32 << 20
 THREADS_MAX = 1024
 
-NativeDocument = Bytes | _native.Document
+# Starting a thread and joining its results takes about 0.1 ms of CPU time, so each gets at least five times as much to
+# do. What a document takes is estimated, within a factor of two for the populations of bench/: 1 ns for each byte, and
+# 0.25 ns for each subscription.
+THREAD_WORK_NS_MIN = 500_000
+SUBSCRIPTIONS_PER_NS = 4
+DEFAULT_THREADS_MAX = 8
 
 
 def is_report(on_error: str) -> bool:
@@ -28,39 +34,25 @@ def is_report(on_error: str) -> bool:
     return on_error == "report"
 
 
-def check_threads(threads: int) -> int:
-    """The number of threads; raises if it is invalid."""
-    if not 1 <= threads <= THREADS_MAX:
-        raise ValueError(f"threads must be 1-{THREADS_MAX}, got {threads}")
-    return threads
+def check_threads(threads: int | None) -> int | None:
+    """The number of threads, None for as many as help; raises if it is invalid."""
+    return None if threads is None else check_integer("threads", threads, 1, THREADS_MAX)
 
 
-def as_sequence(documents: Sequence[AnyDocument], caller: str, single: str) -> Sequence[NativeDocument]:
-    """The documents of a call of `caller`, whose twin for one document is `single`."""
-    if isinstance(documents, (bytes, bytearray, memoryview, str, Document)):
-        raise TypeError(f"{caller} takes a sequence of documents; for a single one use {single}()")
-    if hasattr(documents, "column_names") or hasattr(documents, "columns"):
-        documents = _document_column(documents, caller)
-    if hasattr(documents, "to_arrow"):  # a column of polars
-        documents = documents.to_arrow()
-    if hasattr(documents, "to_pylist"):
-        return arrow_views(documents)
-    return natives(documents)
+def threads_for(index: _native.Index, documents: Sequence[NativeDocument], threads: int | None) -> int:
+    """The number that the caller wants; without one, as many as help: a small batch is matched fastest by one."""
+    if threads is not None:
+        return threads
+    if len(documents) < 2:
+        return 1
+    most = min(usable_cpus(), DEFAULT_THREADS_MAX, len(documents))
+    work_ns = _bytes(documents) + len(documents) * (index.size() // SUBSCRIPTIONS_PER_NS)
+    return max(1, min(most, work_ns // THREAD_WORK_NS_MIN))
 
 
-def _document_column(table: Any, caller: str) -> Any:
-    """The column `document` of a table of Arrow, pandas or polars; the only column, if it has another name."""
-    names = list(table.column_names if hasattr(table, "column_names") else table.columns)
-    if "document" not in names and len(names) != 1:
-        raise TypeError(
-            f"{caller} takes a table with a column named document; this one has {', '.join(map(str, names))}"
-        )
-    return table["document" if "document" in names else names[0]]
-
-
-def natives(documents: Iterable[AnyDocument]) -> list[NativeDocument]:
-    """The documents in the form that native code takes."""
-    return [native_document(document) for document in documents]
+def usable_cpus() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def take(source: Iterator[AnyDocument], count: int) -> list[NativeDocument]:
@@ -68,8 +60,17 @@ def take(source: Iterator[AnyDocument], count: int) -> list[NativeDocument]:
     taken: list[NativeDocument] = []
     size = 0
     for document in islice(source, count):
+        if document is None or not hasattr(document, "__len__"):
+            raise TypeError(f"a document is bytes, not {kind_of(document)}")
         taken.append(native_document(document))
         size += document.size_bytes if isinstance(document, Document) else len(document)
         if size >= BATCH_BYTES_MAX:
             break
     return taken
+
+
+def _bytes(documents: Sequence[NativeDocument]) -> int:
+    try:
+        return sum(one.size if isinstance(one, _native.Document) else len(one) for one in documents)
+    except TypeError:  # something else is among them; native code says where it comes to it
+        return 0

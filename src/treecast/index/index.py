@@ -26,21 +26,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
 from treecast import _native, engines
+from treecast.arguments import check_ids, check_instance, check_integer, check_namespaces, check_text
 from treecast.document import AnyDocument, Document, EntityTexts, Limits, native_document, native_entities
 from treecast.errors import DocumentError, QueryError
 from treecast.index import matching, rendering
-from treecast.index.document_batches import check_threads, is_report, natives
+from treecast.index.document_batches import check_threads, is_report
+from treecast.index.document_forms import natives
 from treecast.index.explain import Explanation, explain
 from treecast.index.matching import BATCH_MATCHES_MAX, Part
 from treecast.index.rendering import BATCH_PAYLOAD_BYTES_MAX, RenderedPart
-from treecast.index.saving import (
-    SavedSettings,
-    check_setting,
-    file_name,
-    from_saved_bytes,
-    read_settings,
-    to_saved_bytes,
-)
+from treecast.index.saving import SavedSettings, file_name, from_saved_bytes, read_settings, to_saved_bytes
 from treecast.index.subscription_forms import (
     FIELDS,
     LISTED_MAX,
@@ -60,7 +55,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Subscriptions: TypeAlias = pa.Table | pa.RecordBatch | Iterable[tuple[str, str] | Subscription | Mapping[str, Any]]
+    Documents: TypeAlias = Iterable[AnyDocument] | pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch
 
+OnError = Literal["raise", "report"]
 CACHE_BYTES_MAX = 256 << 20
 
 
@@ -98,16 +95,15 @@ class Index:
         seed: int | None = None,
     ) -> None:
         self.engine = engines.check(engine)
-        if cache_bytes_max < 0:
-            raise ValueError(f"cache_bytes_max must be 0 or more, got {cache_bytes_max}")
-        check_setting("namespaces", namespaces, Mapping)
-        check_setting("limits", limits, Limits)
-        check_setting("delivery_limits", delivery_limits, DeliveryLimits)
-        self._namespaces = dict(namespaces or {})
+        check_integer("cache_bytes_max", cache_bytes_max, 0)
+        check_instance("limits", limits, Limits, "treecast.Limits(…)")
+        check_instance("delivery_limits", delivery_limits, DeliveryLimits, "treecast.DeliveryLimits(…)")
+        self._namespaces = check_namespaces(namespaces)
         self._limits = limits or Limits()
-        self._entities: EntityTexts = entities if isinstance(entities, str) or entities is None else dict(entities)
-        _check_seed(seed)
+        if seed is not None:
+            check_integer("seed", seed, 0, (1 << 64) - 1)
         self._native = _native.Index(self._limits.native(), native_entities(entities), cache_bytes_max, engine, seed)
+        self._entities: EntityTexts = entities if isinstance(entities, str) or entities is None else dict(entities)
         self._default_settings = self._settings(None, False, "document")
         self.revision = 0
         """Changes with each change of the subscriptions."""
@@ -126,8 +122,8 @@ class Index:
         deliver: Deliver = "document",
     ) -> None:
         """Add one subscription. Raises QueryError, and changes nothing, if the id exists or the query is refused."""
-        if id is None or query is None:
-            raise TypeError(f"{'an id' if id is None else 'a query'} is a str, not None")
+        check_text("an id", id)
+        check_text("a query", query)
         if namespaces is None and not ordered and deliver == "document":
             self._native.add(id, query, self._default_settings)
         else:
@@ -196,19 +192,20 @@ class Index:
         deliver: Deliver = "document",
     ) -> None:
         """Give an existing id another query, at once and in its old place in the order."""
-        if id is None or query is None:
-            raise TypeError(f"{'an id' if id is None else 'a query'} is a str, not None")
+        check_text("an id", id)
+        check_text("a query", query)
         self._native.replace(id, query, self._settings(namespaces, ordered, deliver))
         self.revision += 1
 
     def remove(self, id: str) -> None:
         """Take a subscription out. Raises an error that is also a KeyError if there is none."""
+        check_text("an id", id)
         self._native.remove(id)
         self.revision += 1
 
     def remove_many(self, ids: Iterable[str]) -> int:
         """Take all of these out, or none if one of them is unknown: then as `remove`. Returns how many they were."""
-        removed = self._native.remove_many(list(ids))
+        removed = self._native.remove_many(check_ids(ids))
         self.revision += 1
         return removed
 
@@ -219,16 +216,16 @@ class Index:
         the end of the order. It takes time for what has changed only: unlike `add_many` it merges nothing with what is
         there, so an index that is kept for long should rather be changed by the other methods. All or nothing.
         """
-        rows = list(added)
+        rows = from_items(added)
         pairs, settings = [pair_of(item) for item in rows], [self._settings_of(item) for item in rows]
-        answer: Any = self._native.catch_up(list(gone), pairs, settings, LISTED_MAX)
+        answer: Any = self._native.catch_up(check_ids(gone), pairs, settings, LISTED_MAX)
         self.revision += 1
         if answer is not None:
             raise all_refused(*answer)
 
     def missing(self, ids: Iterable[str]) -> list[str]:
         """Those of these ids that no subscription has. One call for many is much faster than `in` for each."""
-        wanted = list(ids)
+        wanted = check_ids(ids)
         return [wanted[place] for place in self._native.unknown(wanted)]
 
     def __len__(self) -> int:
@@ -243,6 +240,7 @@ class Index:
 
     def __getitem__(self, id: str) -> Subscription:
         """The subscription as it was added."""
+        check_text("an id", id)
         name, query, namespaces, ordered, elements = self._native.find(id)
         return Subscription(name, query, namespaces, ordered, "elements" if elements else "document")
 
@@ -304,16 +302,16 @@ class Index:
 
     @overload
     def match_many(
-        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["raise"] = "raise"
+        self, documents: Documents, *, threads: int | None = None, on_error: Literal["raise"] = "raise"
     ) -> pa.Table: ...
 
     @overload
     def match_many(
-        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["report"]
+        self, documents: Documents, *, threads: int | None = None, on_error: Literal["report"]
     ) -> tuple[pa.Table, pa.Table]: ...
 
     def match_many(
-        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["raise", "report"] = "raise"
+        self, documents: Documents, *, threads: int | None = None, on_error: OnError = "raise"
     ) -> pa.Table | tuple[pa.Table, pa.Table]:
         """Match a batch: a table of `document` (its number in the batch) and `subscription`, by document.
 
@@ -322,6 +320,9 @@ class Index:
         (matches, errors), the errors with the columns document, code, message, offset and subscription. Otherwise the
         first bad document raises its DocumentError, with its number as `error.document`.
 
+        Documents are bytes, `Document`s, or the column `document` of a table: of Arrow, pandas, polars or DuckDB. As
+        many threads share the work as help, at most eight; `threads` is another number of them.
+
         A subscription that takes too much work on a document (TC340) is a row of the errors, with its id as
         `subscription`, which is null for errors of a whole document; without a report it is an UndecidedWarning.
         """
@@ -329,10 +330,10 @@ class Index:
 
     def match_batches(
         self,
-        documents: Iterable[AnyDocument],
+        documents: Documents,
         *,
-        threads: int = 1,
-        on_error: Literal["raise", "report"] = "raise",
+        threads: int | None = None,
+        on_error: OnError = "raise",
         matches_max: int = BATCH_MATCHES_MAX,
     ) -> Iterator[Any]:
         """As match_many, in pieces, for documents or results that do not fit into memory.
@@ -340,9 +341,12 @@ class Index:
         Takes any iterable and reads it as far as needed. Every table has at most about `matches_max` rows; document
         numbers go on from table to table.
         """
-        report = is_report(on_error)
         return matching.match_batches(
-            self._native, documents, threads=check_threads(threads), report=report, matches_max=matches_max
+            self._native,
+            documents,
+            threads=check_threads(threads),
+            report=is_report(on_error),
+            matches_max=check_integer("matches_max", matches_max, 1),
         )
 
     def match_part(
@@ -414,21 +418,21 @@ class Index:
 
     @overload
     def render_many(
-        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["raise"] = "raise"
+        self, documents: Documents, *, threads: int | None = None, on_error: Literal["raise"] = "raise"
     ) -> pa.Table: ...
 
     @overload
     def render_many(
-        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["report"]
+        self, documents: Documents, *, threads: int | None = None, on_error: Literal["report"]
     ) -> tuple[pa.Table, pa.Table]: ...
 
     def render_many(
-        self, documents: Sequence[AnyDocument], *, threads: int = 1, on_error: Literal["raise", "report"] = "raise"
+        self, documents: Documents, *, threads: int | None = None, on_error: OnError = "raise"
     ) -> pa.Table | tuple[pa.Table, pa.Table]:
         """Render a batch: a table of `document` (its number), `subscription`, `payload`, `code` and `message`.
 
-        There is a row for each delivery that `render` would give, by document and in the same order. A delivery that
-        was refused, or a subscription that is undecided (TC340), has a code and a message instead of a payload.
+        It takes what `match_many` takes. There is a row for each delivery that `render` would give, in that order. A
+        delivery that was refused, or a subscription that is undecided (TC340), has a code and a message, no payload.
 
         Subscriptions are dictionary-encoded as in `match_many`. So are payloads: equal ones of a document are held
         once. `table["payload"].cast(pa.large_binary())` gives a plain column, with a copy for each row.
@@ -447,10 +451,10 @@ class Index:
 
     def render_batches(
         self,
-        documents: Iterable[AnyDocument],
+        documents: Documents,
         *,
-        threads: int = 1,
-        on_error: Literal["raise", "report"] = "raise",
+        threads: int | None = None,
+        on_error: OnError = "raise",
         payload_bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
     ) -> Iterator[Any]:
         """As render_many, in pieces, for documents or results that do not fit into memory.
@@ -458,14 +462,12 @@ class Index:
         Takes any iterable and reads it as far as needed. A table ends after the document whose payloads bring it to
         `payload_bytes_max`, equal payloads of a document counted once; document numbers go on from table to table.
         """
-        if payload_bytes_max < 1:
-            raise ValueError(f"payload_bytes_max must be 1 or more, got {payload_bytes_max}")
         return rendering.render_batches(
             self._native,
             documents,
             threads=check_threads(threads),
             report=is_report(on_error),
-            payload_bytes_max=payload_bytes_max,
+            payload_bytes_max=check_integer("payload_bytes_max", payload_bytes_max, 1),
             limits=self._render_limits(),
         )
 
@@ -586,15 +588,10 @@ class Index:
     def _settings(self, namespaces: Mapping[str, str] | None, ordered: bool, deliver: str) -> _native.Settings:
         if deliver not in ("document", "elements"):
             raise ValueError(f'deliver must be "document" or "elements", got {deliver!r}')
-        bindings = {**self._namespaces, **(namespaces or {})}
+        bindings = {**self._namespaces, **check_namespaces(namespaces)} if namespaces else self._namespaces
         return _native.Settings(bindings, bool(ordered), deliver == "elements")
 
     def _settings_of(self, item: tuple[str, str] | Subscription) -> _native.Settings:
         if isinstance(item, Subscription):
             return self._settings(item.namespaces, item.ordered, item.deliver)
         return self._default_settings
-
-
-def _check_seed(seed: int | None) -> None:
-    if seed is not None and not 0 <= seed < 1 << 64:
-        raise ValueError(f"seed must be 0 to 2**64 - 1, got {seed}")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from treecast import _native
 from treecast.document import AnyDocument
 from treecast.errors import DocumentError
-from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, NativeDocument, as_sequence, natives, take
+from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, take, threads_for
+from treecast.index.document_forms import NativeDocument, as_iterable, as_sequence, natives
 from treecast.rejections import Undecided, error_table, warn_of
 
 if TYPE_CHECKING:
@@ -42,12 +43,13 @@ class Part:
 
 
 def match_many(
-    index: _native.Index, documents: Sequence[AnyDocument], *, threads: int, report: bool
+    index: _native.Index, documents: Iterable[AnyDocument], *, threads: int | None, report: bool
 ) -> pa.Table | tuple[pa.Table, pa.Table]:
     """See `Index.match_many`."""
     import pyarrow as pa
 
-    matches = index.match_many(as_sequence(documents, "match_many", "match"), threads, report, 0, 0)
+    sequence = as_sequence(documents, "match_many", "match")
+    matches = index.match_many(sequence, threads_for(index, sequence, threads), report, 0, 0)
     table = pa.RecordBatchReader.from_stream(matches).read_all()
     if report:
         return table, error_table(matches.rejected, matches.undecided)
@@ -56,18 +58,18 @@ def match_many(
 
 
 def match_batches(
-    index: _native.Index, documents: Iterable[AnyDocument], *, threads: int, report: bool, matches_max: int
+    index: _native.Index, documents: Iterable[AnyDocument], *, threads: int | None, report: bool, matches_max: int
 ) -> Iterator[Any]:
     """See `Index.match_batches`."""
     import pyarrow as pa
 
-    source, first = iter(documents), 0
+    source, first = as_iterable(documents, "match_batches", "match"), 0
     waiting: list[NativeDocument] = []
     while True:
         waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting))
         if not waiting:
             return
-        matches = index.match_many(waiting, threads, report, matches_max, first)
+        matches = index.match_many(waiting, threads_for(index, waiting, threads), report, matches_max, first)
         table = pa.RecordBatchReader.from_stream(matches).read_all()
         if not report:
             warn_of(matches.undecided, stacklevel=3)

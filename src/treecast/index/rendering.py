@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from treecast import _native
 from treecast.document import AnyDocument
 from treecast.errors import DocumentError
-from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, NativeDocument, as_sequence, natives, take
+from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, take, threads_for
+from treecast.index.document_forms import NativeDocument, as_iterable, as_sequence, natives
 from treecast.model import DeliveryLimits
 from treecast.rejections import error_table
 
@@ -44,11 +45,16 @@ class RenderedPart:
 
 
 def render_many(
-    index: _native.Index, documents: Sequence[AnyDocument], *, threads: int, report: bool, limits: _native.RenderLimits
+    index: _native.Index,
+    documents: Iterable[AnyDocument],
+    *,
+    threads: int | None,
+    report: bool,
+    limits: _native.RenderLimits,
 ) -> pa.Table | tuple[pa.Table, pa.Table]:
     """See `Index.render_many`."""
     sequence = as_sequence(documents, "render_many", "render")
-    _, pieces, runs = _native.render_many(index, sequence, threads, report, 0, 0, limits)
+    _, pieces, runs = _native.render_many(index, sequence, threads_for(index, sequence, threads), report, 0, 0, limits)
     table = _table(pieces, runs, 0)
     return (table, error_table(_rejected(pieces))) if report else table
 
@@ -57,19 +63,20 @@ def render_batches(
     index: _native.Index,
     documents: Iterable[AnyDocument],
     *,
-    threads: int,
+    threads: int | None,
     report: bool,
     payload_bytes_max: int,
     limits: _native.RenderLimits,
 ) -> Iterator[Any]:
     """See `Index.render_batches`."""
-    source, first = iter(documents), 0
+    source, first = as_iterable(documents, "render_batches", "render"), 0
     waiting: list[NativeDocument] = []
     while True:
         waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting))
         if not waiting:
             return
-        done, pieces, runs = _native.render_many(index, waiting, threads, report, payload_bytes_max, first, limits)
+        parallel = threads_for(index, waiting, threads)
+        done, pieces, runs = _native.render_many(index, waiting, parallel, report, payload_bytes_max, first, limits)
         table = _table(pieces, runs, first)
         yield (table, error_table(_rejected(pieces), (), first)) if report else table
         first += done

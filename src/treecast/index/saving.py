@@ -69,13 +69,6 @@ def from_saved_bytes(kind: Any, saved: bytes, cache_bytes_max: int) -> Any:
         return kind.load(path, cache_bytes_max=cache_bytes_max)
 
 
-def check_setting(name: str, value: object, kind: type) -> None:
-    """Raise a TypeError that names the setting if its value is something else, and not None."""
-    if value is not None and not isinstance(value, kind):
-        expected = "a mapping of prefixes to URIs" if name == "namespaces" else f"treecast.{kind.__name__}(…)"
-        raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
-
-
 def file_name(path: str | Path) -> bytes:
     """A path as native code takes it."""
     name = os.fsencode(path)

@@ -55,6 +55,8 @@ def table_of(source: Any) -> pa.Table | None:
         table = pa.table(source)
     elif hasattr(source, "to_arrow"):
         table = source.to_arrow()
+    elif hasattr(source, "to_table"):  # a dataset of Arrow
+        table = source.to_table()
     return None if table is None else _subscription_columns(table)
 
 
@@ -92,7 +94,7 @@ def _subscription_columns(table: pa.Table | pa.RecordBatch) -> pa.Table:
         if name in columns:
             raise _bad(f"the column {name!r} appears twice", "name each column once")
         if name in FIELDS:
-            columns[name] = table.column(number)
+            columns[name] = _with_plain_values(table.column(number))
     for name in FIELDS[:2]:
         if name not in columns:
             hint = f"it needs the columns id and query, both strings; it has {_listed(table.schema.names)}"
@@ -100,6 +102,17 @@ def _subscription_columns(table: pa.Table | pa.RecordBatch) -> pa.Table:
     if "namespaces" in columns:
         columns["namespaces"] = _with_maps(columns["namespaces"])
     return pa.table({name: columns[name] for name in FIELDS if name in columns})
+
+
+def _with_plain_values(column: Any) -> Any:
+    """A dictionary of strings where it is one of views of strings: Arrow cannot decode those (polars' Categorical)."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type) or not pa.types.is_string_view(column.type.value_type):
+        return column
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    made = [pa.DictionaryArray.from_arrays(one.indices, one.dictionary.cast(pa.large_string())) for one in chunks]
+    return pa.chunked_array(made, pa.dictionary(column.type.index_type, pa.large_string()))
 
 
 def _with_maps(column: Any) -> Any:
@@ -142,7 +155,8 @@ def from_items(items: Iterable[Any]) -> list[tuple[str, str] | Subscription]:
         raise QueryError(f"a path is given instead of subscriptions: {str(items)[:80]!r}", code="TC194", hint=hint)
     if not isinstance(items, Iterable):
         message = f"cannot infer the format of an object of the type {type(items).__name__}"
-        raise QueryError(message, code="TC194", hint=f"subscriptions are {FORMS}")
+        hint = "call its collect() first" if hasattr(items, "collect") else f"subscriptions are {FORMS}"
+        raise QueryError(message, code="TC194", hint=hint)
     return [item if type(item) is tuple and len(item) == 2 else _item(item) for item in items]
 
 

@@ -142,8 +142,8 @@ def _phases(
 
 def _warm(index: Index, seen: list[bytes], effort: Effort, stopwatch: _Stopwatch) -> dict[str, Any]:
     """The cost of documents seen before, and how it divides."""
-    matches = index.match_many(seen).num_rows
-    pass_seconds = clock(lambda: index.match_many(seen)).wall
+    matches = index.match_many(seen, threads=1).num_rows
+    pass_seconds = clock(lambda: index.match_many(seen, threads=1)).wall
     fitting = PAIRS_MAX // max(1, matches)
     repeats = max(1, min(int(PASS_SECONDS_MIN / max(pass_seconds, 1e-9)), fitting))
     documents = seen * repeats
@@ -167,7 +167,7 @@ def _warm(index: Index, seen: list[bytes], effort: Effort, stopwatch: _Stopwatch
 
 
 def _clock_match(index: Index, documents: list[bytes]) -> Seconds:
-    return clock(lambda: index.match_many(documents))
+    return clock(lambda: index.match_many(documents, threads=1))
 
 
 def _batches(documents: list[bytes], size: int) -> list[list[bytes]]:
@@ -230,6 +230,6 @@ def _answers(
 ) -> Answers:
     """The answers for the documents to compare, as many as a tenth of the budget allows, at least one."""
     count = max(1, min(effort.compared, len(documents), int(0.1 * effort.budget_seconds / max(seconds_each, 1e-9))))
-    matches = index.match_many(documents[:1])
+    matches = index.match_many(documents[:1], threads=1)
     count = max(1, min(count, PAIRS_MAX // max(1, matches.num_rows)))
-    return Answers.of_table(index.match_many(documents[:count]), count, numbers)
+    return Answers.of_table(index.match_many(documents[:count], threads=1), count, numbers)

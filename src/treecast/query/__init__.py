@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from treecast import _native
+from treecast.arguments import check_namespaces, check_text, kind_of
 from treecast.query.cover import covers
 from treecast.query.shapes import Shape, StepList, build_list, build_shape
 from treecast.query.tree import Path, build_paths
@@ -32,8 +33,7 @@ def parse(text: str, *, namespaces: Mapping[str, str] | None = None) -> Query | 
 
     `namespaces` binds prefixes, and "" the element names without prefix.
     """
-    if not isinstance(text, str):
-        raise TypeError(f"a query is a str, not {type(text).__name__}")
+    check_text("a query", text)
     return Transformation(text, namespaces) if _native.is_transformation(_encode(text)) else Query(text, namespaces)
 
 
@@ -89,7 +89,8 @@ class Query(_Text):
     __slots__ = ("_native",)
 
     def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
-        bindings = dict(namespaces or {})
+        check_text("a query", text)
+        bindings = check_namespaces(namespaces)
         self._native = _native.parse(_encode(text), _pairs(bindings))
         super().__init__(text, bindings, self._native.key())
 
@@ -121,6 +122,8 @@ class Query(_Text):
         Exact for queries of `/`, `//` and `[…]` without `*`, and for `/`, `*` and `[…]` without `//`, where the
         brackets hold paths: docs/guide/covering.md.
         """
+        if not isinstance(other, _Text):
+            raise TypeError(f"covers() takes what treecast.parse() gives, not {kind_of(other)}")
         return self == other or covers(self.tree, other.matching.tree)
 
     def __str__(self) -> str:
@@ -137,7 +140,8 @@ class Transformation(_Text):
     __slots__ = ("_native",)
 
     def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
-        bindings = dict(namespaces or {})
+        check_text("a query", text)
+        bindings = check_namespaces(namespaces)
         self._native = _native.parse_transformation(_encode(text), _pairs(bindings))
         super().__init__(text, bindings, self._native.key())
 
