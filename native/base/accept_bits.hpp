@@ -28,6 +28,7 @@ public:
         tops_[word >> 12] |= 1ull << ((word >> 6) & 63);
     }
     uint64_t word(uint32_t word) const { return words_[word]; }
+    const uint64_t* words() const { return words_.data(); }
     bool test(uint32_t bit) const { return words_[bit >> 6] >> (bit & 63) & 1; }
     void add(WordsView words) {
         for (uint32_t i = 0; i < words.size; ++i) set(words.index[i], words.mask[i]);

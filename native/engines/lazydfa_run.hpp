@@ -41,6 +41,7 @@ private:
     PlaceRun& run_of(const std::shared_ptr<MachinePlace>& place);
     void find_texts(const LazyDfaState& state, const Document& document);
     void emit(const View& view, const Document& document, const MachinePlace& place, AnswerBits& bits, Output<int32_t>& out);
+    void emit_chains(const View& view, const Document& document, Output<int32_t>& out);
     void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
     bool recheck(const View& view, const Document& document, uint32_t slot);
     const Query& parsed(const View& view, uint32_t slot);
@@ -56,6 +57,7 @@ private:
     uint64_t names_generation_ = 0;
     std::vector<NameLabels> name_labels_;
     std::vector<uint8_t> has_text_;             // by element: it has a text node child
+    std::vector<uint32_t> chained_;             // paths that were found, and whose chains are still to be walked
     std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say

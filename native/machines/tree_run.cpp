@@ -37,6 +37,7 @@ void TreeRun::forget_names() {
     attribute_labels_.clear();
     families_.clear();
     interest_.clear();
+    bare_.clear();
     if (value_paths_) value_paths_->forget_names();
 }
 
@@ -156,6 +157,41 @@ inline __attribute__((always_inline)) void TreeRun::test(const TreeMachine::Cand
     }
 }
 
+// Each is tested without a branch that could be mispredicted: about half of them hold. First all groups of a context are listed,
+// so that their memory is on the way.
+template <class Emit>
+void TreeRun::test_groups(Emit&& emit_entry) {
+    static const uint64_t ones = ~0ull;
+    const uint64_t* const planes[] = {test_bits_.words(), child_bits_.words(), descend_bits_.words(), &ones};
+    auto holds = [&](uint32_t check) {
+        const uint32_t id = check & TreeMachine::packed_id_max;
+        return (planes[check >> 29 & 3][id >> 6] >> (id & 63)) ^ (check >> 31);
+    };
+    const TreeMachine::Quick* const quicks = machine_->quicks_.data();
+    size_t count = 0;
+    for (auto [begin, end] : group_list_) {
+        looked_at_ += end - begin;
+        if (positions_.size() < count + (end - begin)) positions_.resize(2 * (count + (end - begin)));
+        for (const TreeMachine::Quick* quick = quicks + begin; quick != quicks + end; ++quick) {
+            if (quick->second == TreeMachine::by_candidate) [[unlikely]] {
+                --looked_at_;
+                const TreeMachine::Candidate* candidate = &machine_->candidates_[quick->first];
+                test(candidate, candidate + 1, emit_entry);
+                continue;
+            }
+            positions_[count] = quick->position;
+            count += holds(quick->first) & holds(quick->second) & 1;
+        }
+    }
+    group_list_.clear();
+    for (size_t i = 0; i < count; ++i) {
+        if (positions_[i] & TreeMachine::context_bit)
+            contexts_.push_back(positions_[i] & ~TreeMachine::context_bit);
+        else
+            emit_entry(positions_[i], 1);
+    }
+}
+
 // Finds the entries by bounds on gauges. Only gauges that saw a value are looked at.
 template <class Emit>
 void TreeRun::apply_spans(uint32_t context, Emit&& emit_entry) {
@@ -194,11 +230,13 @@ void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
             if (mask & record.single) emit_entry(record.target, Bits::pext(mask, record.single));
             for (uint64_t rest = mask & record.pivot; rest; rest &= rest - 1) {
                 uint32_t group = record.group + Bits::count(record.pivot & ((rest & (~rest + 1)) - 1));
-                test(&m.candidates_[m.groups_[group]], &m.candidates_[m.groups_[group + 1]], emit_entry);
+                group_list_.emplace_back(m.groups_[group], m.groups_[group + 1]);
+                __builtin_prefetch(&m.quicks_[m.groups_[group]]);
             }
         };
         m.directories_.template each_of<Bits>(context * TreeMachine::spaces + space, lists[space]->view(), *bits[space], scratch_, cross);
     }
+    if (!group_list_.empty()) test_groups(emit_entry);
     if (!raised_.empty()) apply_spans(context, emit_entry);
 }
 
@@ -214,37 +252,6 @@ void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
 void TreeRun::raise(uint32_t gauge, uint64_t height) {
     if (heights_[gauge] == 0) raised_.push_back(gauge);
     heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
-}
-
-// Long lists are merged in place, so that memory does not grow with the number of children.
-void TreeRun::note_gauge(Level& into, uint32_t space, uint32_t gauge, uint64_t height) {
-    Pairs& gauges = space == TreeMachine::in_child ? into.child_gauges : into.descend_gauges;
-    size_t& max = space == TreeMachine::in_child ? into.child_gauges_max : into.descend_gauges_max;
-    into.keys |= machine_->gauge_keys_[gauge] != 0;
-    gauges.emplace_back(gauge, height);
-    if (gauges.size() <= max) return;
-    std::sort(gauges.begin(), gauges.end());
-    size_t kept = 0;
-    for (auto [g, h] : gauges) {
-        if (kept && gauges[kept - 1].first == g)
-            gauges[kept - 1].second = join_heights(machine_->gauge_kinds_[g], gauges[kept - 1].second, h);
-        else
-            gauges[kept++] = {g, h};
-    }
-    gauges.resize(kept);
-    max = std::max<size_t>(64, 4 * kept);
-}
-
-// At this element, the height of an inner gauge also counts for the outer gauge that is derived from it.
-void TreeRun::derive(const Locals& labels, Level& into) {
-    using Derived = TreeMachine::Derived;
-    const Derived* end = machine_->derived_.end();
-    auto before = [](const Derived& d, std::pair<uint32_t, uint32_t> key) { return std::pair(d.inner, d.label) < key; };
-    for (uint32_t gauge : raised_)
-        for (uint32_t label : labels) {
-            auto at = std::lower_bound(machine_->derived_.begin(), end, std::pair(gauge, label), before);
-            for (; at != end && at->inner == gauge && at->label == label; ++at) note_gauge(into, at->space, at->outer, heights_[gauge]);
-        }
 }
 
 // Turns a value into heights, one per kind of gauge, and raises the gauges of this label.
@@ -354,59 +361,6 @@ void TreeRun::find_group_tests(uint32_t group, const Document& document, uint32_
     }
 }
 
-// The string value up to `bytes_max`, and then at least one byte more, so that longer values differ.
-std::string_view TreeRun::value_beginning(const Document& document, uint32_t element, uint64_t bytes_max) {
-    uint32_t begin = document.text_begin[element], end = document.text_end[element];
-    if (begin == end) return {};
-    if (end - begin == 1) return document.value(document.text[begin]);
-    value_.clear();
-    for (uint32_t t = begin; t < end && value_.size() <= bytes_max; ++t)
-        value_ += document.value(document.text[t]).substr(0, bytes_max + 1);
-    return value_;
-}
-
-// Whether the substrings of a group's values are found in one sweep from now on (substrings.hpp). That starts with an element
-// that is a good part of the document, or once more has been read than there is up to here: then elements are inside each other.
-bool TreeRun::is_swept(uint32_t group, const Document& document, uint32_t element) {
-    Nest& nest = nests_[group];
-    if (nest.run != run_) {
-        nest.run = run_;
-        nest.bytes = 0;
-        nest.swept = false;
-    }
-    if (nest.swept) return true;
-    uint64_t bytes = document.end[element] - document.start[element];
-    const bool is_large = bytes > swept_bytes_min + document.source.size() / 4;
-    if (!is_large && nest.bytes + bytes <= swept_bytes_min + document.end[element]) return false;
-    nest.swept = true;
-    if (!nest.sweep) nest.sweep = std::make_unique<Sweep>(machine_->values(), group);
-    // Starts at the outermost open element whose value is still to come.
-    auto outermost = std::find_if(open_.begin(), open_.end(), [&](uint32_t open) { return may_be_in(group, document.name[open]); });
-    nest.next_text = document.text_begin[*outermost];
-    nest.sweep->start(string_values_.offset(nest.next_text));
-    return true;
-}
-
-// Also true if the labels of the name are not known yet; they are when such an element closes.
-bool TreeRun::may_be_in(uint32_t group, uint32_t name) const {
-    if (name >= element_labels_.size() || element_labels_[name].count == none) return true;
-    auto is_in = [&](const Locals& labels) { return std::ranges::any_of(labels, [&](uint32_t label) { return machine_->value_group(label) == group; }); };
-    const Locals& locals = element_labels_[name];
-    if (is_in(locals)) return true;
-    return locals.family != none && std::ranges::any_of(families_[locals.family].placed, is_in, &Family::Placed::labels);
-}
-
-// Reads on to the end of the element, then asks which substrings are inside it. Elements close in such an order that no text
-// is read twice.
-void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) {
-    const Values& values = machine_->values();
-    uint32_t begin = document.text_begin[element], end = document.text_end[element];
-    if (begin == end) return;
-    Nest& nest = nests_[group];
-    for (; nest.next_text < end; ++nest.next_text) nest.sweep->read(values, document.value(document.text[nest.next_text]));
-    nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t test) { return set_test(test); });
-}
-
 // The sets of one element go into bitmaps, which are tested, and into lists, which are walked.
 void TreeRun::load(Level& level) {
     for (auto [word, mask] : level.child) child_bits_.set(word, mask);
@@ -458,7 +412,7 @@ void TreeRun::pass(Level& level, Level& above) {
     above.descend.insert(above.descend.end(), level.descend.begin(), level.descend.end());
     for (auto [gauge, height] : level.descend_gauges) note_gauge(above, TreeMachine::in_descend, gauge, height);
     above.keys |= level.keys && !level.descend.empty();
-    level.clear();
+    level.clear(++stamps_);
     if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
 }
 
@@ -501,6 +455,26 @@ void TreeRun::texts(const Document& document, uint32_t until) {
     }
 }
 
+// Of many elements with nothing below, each says the same as all others of its name; and of siblings only the first says it.
+template <class Bits>
+void TreeRun::close_bare(uint32_t name, const Locals& labels, Level& above) {
+    if (name >= bare_.size()) bare_.resize(name + 1 + name / 2);
+    if (!bare_[name].is_known) {
+        Level made;
+        apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(made, position, bits); });
+        hand_over(made);
+        bare_[name] = {true, made.keys, 0, std::move(made.child), std::move(made.descend)};
+    }
+    Bare& bare = bare_[name];
+    if (bare.stamp == above.stamp) return;
+    bare.stamp = above.stamp;
+    above.child.insert(above.child.end(), bare.child.begin(), bare.child.end());
+    above.descend.insert(above.descend.end(), bare.descend.begin(), bare.descend.end());
+    above.keys |= bare.keys;
+    if (above.child.size() > above.child_max) shorten(above.child, above.child_max, child_bits_, child_list_);
+    if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
+}
+
 template <class Bits>
 void TreeRun::close(const Document& document, uint32_t element, NameResolver& names) {
     uint32_t depth = document.depth[element];
@@ -514,6 +488,8 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
         if (left) attributes<Bits>(document, element, names, level, true);
         if (labels.counts) count<Bits>(element, level, true);
     }
+    const bool is_bare = level.is_empty() && labels.family == none && !labels.valued && !labels.counts;
+    if (is_bare && labels.eager) return close_bare<Bits>(document.name[element], labels, above);
     find_tests(labels, document, element, above);
     if (labels.count == 0) return pass(level, above);           // nobody asks for such an element
     bool idle = !labels.eager && !level.keys && test_list_.empty() && raised_.empty();
@@ -561,7 +537,7 @@ inline bool TreeRun::matters(const Document& document, uint32_t element, NameRes
 // Opens an element together with all its ancestors that are not open yet.
 void TreeRun::open_to(const Document& document, uint32_t element) {
     uint32_t depth = document.depth[element], known = static_cast<uint32_t>(open_.size());
-    if (levels_.size() < depth + 2) levels_.resize(depth + 2);
+    while (levels_.size() < depth + 2) levels_.emplace_back().stamp = ++stamps_;
     open_.resize(depth + 1);
     for (uint32_t at = element, d = depth + 1; d-- > known; at = document.parent[at]) open_[d] = at;
 }
@@ -575,7 +551,7 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AnswerBits
     ++run_;
     if (siblings_.are_counted) count_siblings(document);
     if (machine_->has_places() && places_.size() < document.elements()) places_.resize(document.elements());
-    for (Level& level : levels_) level.clear();
+    for (Level& level : levels_) level.clear(++stamps_);
     for (uint32_t i = 0; i < document.elements(); ++i) {
         if ((i + 1) % elements_per_check == 0) Interrupt::check(elements_per_check * nanoseconds_per_element);
         if (!matters(document, i, names)) continue;

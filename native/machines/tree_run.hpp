@@ -69,7 +69,17 @@ private:
         size_t child_max = 1024, descend_max = 1024;        // lengths at which duplicates are taken out
         size_t child_gauges_max = 64, descend_gauges_max = 64;
         bool keys = false;                                  // something may be looked up by what holds, or by a gauge
-        void clear() { child.clear(), descend.clear(), child_gauges.clear(), descend_gauges.clear(), keys = false; }
+        uint64_t stamp = 0;                                 // another one whenever it starts afresh
+        bool is_empty() const { return child.empty() && descend.empty() && child_gauges.empty() && descend_gauges.empty(); }
+        void clear(uint64_t new_stamp) {
+            child.clear(), descend.clear(), child_gauges.clear(), descend_gauges.clear(), keys = false, stamp = new_stamp;
+        }
+    };
+    // What holds for an element of a name with nothing below it, where that depends on its name alone.
+    struct Bare {
+        bool is_known = false, keys = false;
+        uint64_t stamp = 0;                                 // of the level that got it last
+        Pairs child, descend;
     };
 
     template <class Bits>
@@ -81,6 +91,8 @@ private:
     void open_to(const Document& document, uint32_t element);
     template <class Bits>
     void close(const Document& document, uint32_t element, NameResolver& names);
+    template <class Bits>
+    void close_bare(uint32_t name, const Locals& labels, Level& above);
     template <class Bits>
     uint32_t attributes(const Document& document, uint32_t element, NameResolver& names, Level& into, bool late);
     template <class Bits>
@@ -94,6 +106,8 @@ private:
     void apply_spans(uint32_t context, Emit&& emit);
     template <class Emit>
     void test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end, Emit&& emit);
+    template <class Emit>
+    void test_groups(Emit&& emit);                          // those that were listed
     template <class Bits>
     void leaf(const Locals& labels, std::string_view value, Level& into);    // an attribute or a text
     template <class Bits>
@@ -153,6 +167,10 @@ private:
     } siblings_;
     enum Interest : uint8_t { interest_known = 1, interest_element = 2, interest_attribute = 4, interest_place = 8 };
     std::vector<uint8_t> interest_;                         // by name; 0: not looked up yet
+    std::vector<Bare> bare_;                                // by name
+    std::vector<std::pair<uint32_t, uint32_t>> group_list_;       // groups whose pivot holds: where they begin and end in quicks_
+    std::vector<uint32_t> positions_;                       // of those that were found to hold
+    uint64_t stamps_ = 0;
     std::vector<Level> levels_;                             // by depth; 0 is the document
     std::vector<uint32_t> open_;
     uint32_t next_text_ = 0;
