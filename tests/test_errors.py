@@ -32,6 +32,7 @@ from treecast.engines.operators import Plan, RunSettings, run_plan
 from treecast.errors import MESSAGE_CHARS_MAX
 from treecast.inputs.document_files import ReadSettings, Refusal, read_file
 from treecast.inputs.listing import list_files
+from treecast.inputs.schematron import parse_rules
 from treecast.inputs.subscriptions import read_subscriptions
 from treecast.model import DeliveryLimits
 from treecast.overlay.broker import Broker, BrokerSettings
@@ -354,6 +355,11 @@ def refuse_socket(data: bytes) -> None:
     sockets.open(Access(), [], Mock()).receive(given["message"].encode())
 
 
+def refuse_schematron(data: bytes) -> None:
+    """Read rules."""
+    parse_rules(data, name="rules.sch")
+
+
 def refuse_import(data: bytes) -> None:
     """Import subscriptions; the first line of the file is its format."""
     format, _, content = data.partition(b"\n")
@@ -478,6 +484,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".work": refuse_work,
     ".tuples": refuse_tuples,
     ".subscriptions": refuse_subscriptions,
+    ".schematron": refuse_schematron,
     ".file": refuse_file,
     ".frame": refuse_frame,
     ".replica": refuse_replica,
@@ -517,7 +524,10 @@ def test_golden(source: Path) -> None:
     assert f"{error}\n" == golden.read_text()
     assert source.stem.startswith(error.code)
     assert isinstance(error, treecast.LimitError) == error.code.startswith("TC3")
-    of_query = source.suffix in (".query", ".transformation", ".subscriptions", ".subtrees") or error.code == "TC119"
+    of_query = (
+        source.suffix in (".query", ".transformation", ".subscriptions", ".subtrees", ".schematron")
+        or error.code == "TC119"
+    )
     assert isinstance(error, treecast.QueryError) == of_query
     assert len(str(error)) <= MESSAGE_CHARS_MAX
     for copy in (pickle.loads(pickle.dumps(error)), copying.copy(error), copying.deepcopy(error)):

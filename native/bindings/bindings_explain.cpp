@@ -111,6 +111,13 @@ public:
         return nb::make_tuple(text(query_.view(query_.path(explanation.branch).source)), nb::tuple(steps), miss(explanation));
     }
 
+    // As place(), of each item.
+    nb::list places(const std::vector<Evaluator::Item>& items) const {
+        nb::list found;
+        for (Evaluator::Item item : items) found.append(place(item));
+        return found;
+    }
+
 private:
     static nb::object text(std::string_view utf8) { return nb::str(utf8.data(), utf8.size()); }
 
@@ -216,6 +223,22 @@ nb::tuple explain(const nb::object& document, const nb::bytes& query, const Pair
     return Teller(read, parsed, matching.origins, view(query)).tell(explanation);
 }
 
+// Where everything is that a query selects, as far as `places_max`.
+nb::list places(const nb::object& document, const nb::bytes& query, const Pairs& namespaces, size_t places_max, const Limits& limits,
+                const EntityTexts* entities) {
+    Query parsed = read_query(view(query), namespaces, false);
+    Reader reader(limits, entities ? entities->texts : nullptr);
+    bool is_read = nb::isinstance<HeldDocument>(document);
+    const Document& read = is_read ? *nb::cast<const HeldDocument&>(document) : reader.read(view(nb::cast<nb::bytes>(document)));
+    Evaluator evaluator;
+    evaluator.begin(read);
+    evaluator.allow(work_max(read, limits.work_per_item_max));
+    std::vector<Evaluator::Item> items;
+    evaluator.select(parsed, false, items);
+    if (items.size() > places_max) items.resize(places_max);
+    return Teller(read, parsed, {}, view(query)).places(items);
+}
+
 nb::str source_text(const nb::bytes& document, const Limits& limits, const EntityTexts* entities) {
     Reader reader(limits, entities ? entities->texts : nullptr);
     std::string_view source = reader.read(view(document)).source;
@@ -237,6 +260,11 @@ void bind_explain(nb::module_& m, nb::module_& testing) {
           nb::sig("def explain(document: bytes | Document, query: bytes, namespaces: Sequence[tuple[str, str]], ordered: bool, "
                   "limits: Limits, entities: Entities | None = None) -> tuple"),
           "Why a query matches: see treecast.explain.");
+    m.def("places", &places, nb::arg("document"), nb::arg("query"), nb::arg("namespaces"), nb::arg("places_max"), nb::arg("limits"),
+          nb::arg("entities").none() = nb::none(),
+          nb::sig("def places(document: bytes | Document, query: bytes, namespaces: Sequence[tuple[str, str]], places_max: int, "
+                  "limits: Limits, entities: Entities | None = None) -> list[tuple]"),
+          "Where the items are that a query selects: see treecast.index.explain.");
     m.def("source_text", &source_text, nb::arg("document"), nb::arg("limits"), nb::arg("entities").none() = nb::none(),
           "A document as text, without its byte order mark; lines and columns of explanations count in it.");
     testing.def("check_ordered", [](const Query& query) {

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from treecast.cli import lint
+from treecast.cli import lint, rules
 from treecast.cli.console import Console, notes
 from treecast.cli.lint import Finding
 from treecast.cli.match import SUBSCRIPTIONS_FORMAT, check_formats, namespaces_of
@@ -25,13 +25,15 @@ SHOWN_MAX = 50
 DESCRIPTION = """\
 Says which subscriptions are refused, say the same as another one, are covered
 by another one, or can never match: under a schema, or in sample documents.
-The exit status is 1 if one is refused, otherwise 0."""
+With --schematron, files are documents: says which rules they break, and where.
+The exit status is 1 if one is refused, or breaks a rule, otherwise 0."""
 
 EPILOG = """\
 example:
   treecast check subscriptions.csv
   treecast check --dtd news.dtd --sample docs/ subscriptions.csv
-  treecast check --format json subscriptions.csv > findings.jsonl"""
+  treecast check --format json subscriptions.csv > findings.jsonl
+  treecast check --schematron rules.sch docs/"""
 
 
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
@@ -51,6 +53,8 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--dtd", metavar="DTD", help="report what no document of this DTD matches")
     option("--root", metavar="NAME", help="the root element of the DTD; else it is inferred")
     several("--sample", metavar="DOCUMENT", help="report what matches none of these; repeatable")
+    option("--schematron", metavar="RULES", help="check the documents FILE … by these rules")
+    option("--phase", metavar="NAME", help="the phase of the rules; else that of their file")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--no-covering", action="store_true", help="do not look for covered subscriptions")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text, or json: all findings")
@@ -59,6 +63,8 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if options.schematron:
+        return rules.run(options)
     check_formats(parser, options.files, options.subscriptions_format)
     namespaces = namespaces_of(parser, options.namespace)
     console = Console(progress=not options.quiet)

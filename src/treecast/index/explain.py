@@ -31,6 +31,8 @@ from treecast.document import AnyDocument, Document, EntityTexts, Limits, native
 from treecast.names import printable
 from treecast.query.tree import FunctionName
 
+PLACES_MAX = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -179,6 +181,24 @@ def explain(
         steps=tuple(StepMatch(text, Place(*place), _conditions(raw)) for text, place, raw in steps),
         miss=None if miss is None else Miss(miss[0], miss[1], _place(miss[2]), miss[3]),
     )
+
+
+def places(
+    document: AnyDocument,
+    query: str,
+    *,
+    namespaces: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    entities: EntityTexts = None,
+    places_max: int = PLACES_MAX,
+) -> list[Place]:
+    """Where the items are that a query selects, in document order; the first `places_max` of them."""
+    given = document.native if isinstance(document, Document) else bytes(document)
+    bindings = list((namespaces or {}).items())
+    found = _native.places(
+        given, query.encode(), bindings, places_max, (limits or Limits()).native(), native_entities(entities)
+    )
+    return [Place(*raw) for raw in found]
 
 
 def _place(raw: tuple[Any, ...] | None) -> Place | None:

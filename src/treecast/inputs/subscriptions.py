@@ -1,6 +1,6 @@
 """Subscriptions from files and objects: one function for the command line, for jobs, for Spark and for programs.
 
-    table = read_subscriptions("subscriptions.csv")  # or .json, .jsonl, .parquet, .txt, .tcx, a directory of Parquet
+    table = read_subscriptions("subscriptions.csv")  # or .json, .jsonl, .parquet, .txt, .tcx, .sch, a directory
     table = read_subscriptions(frame)                # Arrow, pandas, polars, Spark; pairs, dicts, Subscriptions
     index = index_of(["a.csv", "b.parquet"])         # several, as one index
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 SAVED = "tcx"
 """The format of a saved index."""
-FORMATS = (*subscription_files.FORMATS, SAVED)
+SCHEMATRON = "schematron"
+"""Rules, each of them a subscription to what breaks it."""
+FORMATS = (*subscription_files.FORMATS, SAVED, SCHEMATRON)
 _SIGNATURES = {b"TREECAST": SAVED, b"PAR1": "parquet"}
 
 Note = Callable[[str], None]
@@ -50,6 +52,10 @@ def read_subscriptions(source: Any, *, format: str | None = None, note: Note = _
     if is_path(source):
         path = os.fspath(source)
         format = format or infer_format(path)
+        if format == SCHEMATRON:
+            from treecast.inputs.schematron import read_rules
+
+            return read_rules(path).table()
         if format != SAVED:
             return subscription_files.read(path, format, note)
         return load_saved(path).subscriptions()
@@ -106,12 +112,12 @@ def is_saved(source: Any, format: str | None = None) -> TypeGuard[str | Path]:
 def infer_format(path: str) -> str:
     """The format of a file, by its suffix or by what it is. Raises QueryError (TC194)."""
     suffix = Path(path).suffix.lower()
-    format = SAVED if suffix == f".{SAVED}" else FORMAT_OF_SUFFIX.get(suffix)
+    format = {f".{SAVED}": SAVED, ".sch": SCHEMATRON}.get(suffix, FORMAT_OF_SUFFIX.get(suffix))
     if format is None and path != STDIN:
         format = "parquet" if Path(path).is_dir() else _format_by_content(path, suffix)
     if format is None:
         name = "standard input" if path == STDIN else path
-        suffixes = ", ".join([*FORMAT_OF_SUFFIX, f".{SAVED}"])
+        suffixes = ", ".join([*FORMAT_OF_SUFFIX, f".{SAVED}", ".sch"])
         hint = f"call the file {suffixes}, or say which format it has: {', '.join(FORMATS)}"
         raise QueryError(f"cannot infer the format of {name}", code="TC194", hint=hint)
     return format
