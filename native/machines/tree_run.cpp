@@ -160,7 +160,7 @@ inline __attribute__((always_inline)) void TreeRun::test(const TreeMachine::Cand
 // Each is tested without a branch that could be mispredicted: about half of them hold. First all groups of a context are listed,
 // so that their memory is on the way.
 template <class Emit>
-void TreeRun::test_groups(Emit&& emit_entry) {
+void TreeRun::test_groups(std::span<const Group> groups, Emit&& emit_entry) {
     static const uint64_t ones = ~0ull;
     const uint64_t* const planes[] = {test_bits_.words(), child_bits_.words(), descend_bits_.words(), &ones};
     auto holds = [&](uint32_t check) {
@@ -169,7 +169,7 @@ void TreeRun::test_groups(Emit&& emit_entry) {
     };
     const TreeMachine::Quick* const quicks = machine_->quicks_.data();
     size_t count = 0;
-    for (auto [begin, end] : group_list_) {
+    for (auto [begin, end] : groups) {
         looked_at_ += end - begin;
         if (positions_.size() < count + (end - begin)) positions_.resize(2 * (count + (end - begin)));
         for (const TreeMachine::Quick* quick = quicks + begin; quick != quicks + end; ++quick) {
@@ -183,13 +183,22 @@ void TreeRun::test_groups(Emit&& emit_entry) {
             count += holds(quick->first) & holds(quick->second) & 1;
         }
     }
-    group_list_.clear();
+    uint32_t word = 0;
+    uint64_t found = 0;                 // neighbours are handed over together
     for (size_t i = 0; i < count; ++i) {
-        if (positions_[i] & TreeMachine::context_bit)
-            contexts_.push_back(positions_[i] & ~TreeMachine::context_bit);
-        else
-            emit_entry(positions_[i], 1);
+        const uint32_t position = positions_[i];
+        if (position & TreeMachine::context_bit) {
+            contexts_.push_back(position & ~TreeMachine::context_bit);
+            continue;
+        }
+        if (position >> 6 != word) {
+            if (found) emit_entry(word * 64, found);
+            word = position >> 6;
+            found = 0;
+        }
+        found |= 1ull << (position & 63);
     }
+    if (found) emit_entry(word * 64, found);
 }
 
 // Finds the entries by bounds on gauges. Only gauges that saw a value are looked at.
@@ -223,20 +232,27 @@ void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
     const TreeMachine& m = *machine_;
     const Words* lists[] = {&test_list_, &child_list_, &descend_list_};
     const AcceptBits* bits[] = {&test_bits_, &child_bits_, &descend_bits_};
+    const uint32_t* const groups = m.groups_.data();
+    const TreeMachine::Quick* const quicks = m.quicks_.data();
+    size_t listed = 0;                  // groups whose pivot holds
     test(&m.free_[m.frees_[context]], &m.free_[m.frees_[context + 1]], emit_entry);
     for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
         if (lists[space]->empty()) continue;
         auto cross = [&](const TreeMachine::Record& record, uint64_t mask) {
             if (mask & record.single) emit_entry(record.target, Bits::pext(mask, record.single));
+            if (!(mask & record.pivot)) return;
+            if (group_list_.size() < listed + 64) group_list_.resize(2 * listed + 64);
+            Group* list = group_list_.data() + listed;
             for (uint64_t rest = mask & record.pivot; rest; rest &= rest - 1) {
                 uint32_t group = record.group + Bits::count(record.pivot & ((rest & (~rest + 1)) - 1));
-                group_list_.emplace_back(m.groups_[group], m.groups_[group + 1]);
-                __builtin_prefetch(&m.quicks_[m.groups_[group]]);
+                *list++ = {groups[group], groups[group + 1]};
+                __builtin_prefetch(quicks + groups[group]);
             }
+            listed = static_cast<size_t>(list - group_list_.data());
         };
         m.directories_.template each_of<Bits>(context * TreeMachine::spaces + space, lists[space]->view(), *bits[space], scratch_, cross);
     }
-    if (!group_list_.empty()) test_groups(emit_entry);
+    if (listed) test_groups({group_list_.data(), listed}, emit_entry);
     if (!raised_.empty()) apply_spans(context, emit_entry);
 }
 

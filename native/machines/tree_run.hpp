@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -106,8 +107,9 @@ private:
     void apply_spans(uint32_t context, Emit&& emit);
     template <class Emit>
     void test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end, Emit&& emit);
+    struct Group { uint32_t begin, end; };                  // in quicks_: entries whose pivot holds
     template <class Emit>
-    void test_groups(Emit&& emit);                          // those that were listed
+    void test_groups(std::span<const Group> groups, Emit&& emit);
     template <class Bits>
     void leaf(const Locals& labels, std::string_view value, Level& into);    // an attribute or a text
     template <class Bits>
@@ -168,7 +170,7 @@ private:
     enum Interest : uint8_t { interest_known = 1, interest_element = 2, interest_attribute = 4, interest_place = 8 };
     std::vector<uint8_t> interest_;                         // by name; 0: not looked up yet
     std::vector<Bare> bare_;                                // by name
-    std::vector<std::pair<uint32_t, uint32_t>> group_list_;       // groups whose pivot holds: where they begin and end in quicks_
+    std::vector<Group> group_list_;                         // of the context in hand
     std::vector<uint32_t> positions_;                       // of those that were found to hold
     uint64_t stamps_ = 0;
     std::vector<Level> levels_;                             // by depth; 0 is the document
