@@ -29,6 +29,7 @@ NAMES = (
     "places",
     "mixed",
     "shapes",
+    "language",
     "doubling",
     "saved",
     "churn_mixed",

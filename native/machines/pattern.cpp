@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace treecast {
 
@@ -206,9 +207,18 @@ private:
         case ExprKind::position:
         case ExprKind::position_last:
         case ExprKind::last: {
-            if (!counting || !can_be_counted(*counting)) return always(false);
+            if (!counting || is_relaxed_ || !can_be_counted(*counting)) return always(false);
             Ways ways = of_count(*counting, expr);
             return negated ? none_of(ways) : ways;
+        }
+        case ExprKind::term: {
+            // Wherever a term is true, what it requires holds. Where it is false, nothing is known.
+            if (negated || expr.value == no_entry) return always(false);
+            const bool was_relaxed = std::exchange(is_relaxed_, true);
+            Ways ways = of_expr(query_.expr(expr.value), false);
+            is_relaxed_ = was_relaxed;
+            for (Way& way : ways) way.exact = false;
+            return ways;
         }
         default: break;
         }
@@ -405,6 +415,7 @@ private:
 
     const Query& query_;
     LabelTable& labels_;
+    bool is_relaxed_ = false;       // inside what a term requires: its steps may stand for more than was written, so nothing is counted
 };
 
 // Sorted again, because new labels change the order of the requirements.
