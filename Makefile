@@ -14,7 +14,7 @@ help:  ## list the commands
 setup:  ## create .venv, with treecast built and installed
 	@bash tools/setup.sh
 
-demo:  ## match the embedded sample and write to results/
+demo:  ## match the embedded sample and a firehose, and write to results/
 	@bash tools/setup.sh java
 	@bash tools/demo.sh
 

@@ -44,6 +44,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
             "generate",
             "bench",
             "run",
+            "demo",
             "broker",
             "registry",
             "source",
@@ -160,6 +161,22 @@ def _interrupt(process: subprocess.Popen[bytes]) -> bytes:
         raise AssertionError("the command does not end when it is interrupted")
     finally:
         process.kill()
+
+
+@pytest.mark.parametrize("more", [["-o", "m.parquet"], ["--render", "-o", "r.parquet"]], ids=" ".join)
+def test_an_interrupt_leaves_no_traceback_and_no_half_of_a_parquet_file(tmp_path: Path, more: list[str]) -> None:
+    """pyarrow ends a file when its writer is collected, which is too late here, and would say so."""
+    (tmp_path / "a.xml").write_text("<a/>")
+    fifo = tmp_path / "b.xml"
+    os.mkfifo(fifo)
+    command = [*COMMAND, "match", "--quiet", "-q", "/a", *more, "a.xml", "b.xml"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        writer = _open_for_writing(fifo, process)
+        said = _interrupt(process)
+        os.close(writer)
+    assert said == b"treecast: interrupted\n"
+    assert process.returncode == 130
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.xml", "b.xml"]
 
 
 def _open_for_writing(fifo: Path, process: subprocess.Popen[bytes]) -> int:

@@ -309,10 +309,63 @@ def test_all_problems_at_once(job: Path, capsys: pytest.CaptureFixture[str], mon
         "treecast: TC701 Spark needs Java",
         f"treecast: TC710 there is no file or directory {job.parent}/docs",
         f"treecast: TC736 {job.parent}/results is not a directory",
-        "treecast: TC140 nothing was added: 2 subscriptions were refused",
+        "treecast: TC140 2 subscriptions are refused:\nq1: TC104",
     ):
         assert expected in err, err
     assert "Traceback" not in err
+
+
+def test_all_mistakes_of_a_file_at_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = "".join(f"q{number},/b[\n" for number in range(30))
+    (job.parent / "s.csv").write_text(f"id,query\n{many}")
+    job.write_text("""\
+nmae = "nightly"
+shards = "two"
+master = "spork"
+[source]
+path = "nowhere"
+record = ""
+trigger = "available-now"
+[subscriptions]
+path = "s.csv"
+fromat = "csv"
+[sinks]
+directories_max = 0
+overwrite = true
+[limits]
+depth_max = "deep"
+[spark]
+list = [1]
+""")
+    status, out, err = dry_run(job, capsys)
+    assert (status, out) == (1, "")
+    for expected in (
+        f"TC731 {job}: nmae: unknown key or table\n  hint: did you mean name?",
+        f"TC732 {job}: shards: expected a number, got a string",
+        f"TC732 {job}: source.record: the name is empty",
+        f"TC732 {job}: source.trigger: only a stream has one",
+        f"TC731 {job}: [subscriptions] fromat: unknown key\n  hint: did you mean format?",
+        f"TC732 {job}: sinks.overwrite: it is about sinks.matches",
+        f"TC732 {job}: sinks.directories_max: 0 is too few",
+        f"TC732 {job}: [limits] depth_max: 'deep' is not a size",
+        f"TC732 {job}: [spark] list: a list is not a Spark setting",
+        f"TC732 {job}: master: 'spork' is not a Spark master",
+        f"TC710 there is no file or directory {job.parent}/nowhere",
+        "TC140 30 subscriptions are refused:",
+    ):
+        assert f"treecast: {expected}" in err, (expected, err)
+    assert err.count("treecast: ") == 12
+    assert all(f"\nq{number}: TC1" in err for number in range(30))
+
+
+def test_a_file_without_paths_still_has_its_other_mistakes(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text("shards = 1\n[subscriptions]\npath = 7\n")
+    _, _, err = dry_run(job, capsys)
+    assert "TC733 " in err
+    assert "there is no table [source]" in err
+    assert "[subscriptions] path: expected a string or a list of strings, got a number" in err
+    assert "shards: data-sharing has none" in err
+    assert err.count("treecast: ") == 3
 
 
 @pytest.mark.parametrize(

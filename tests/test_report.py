@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from oracles.report_page import check_page
 
+from treecast import Index
 from treecast.cli.run_table import table
-from treecast.report import Figures, Moment, RefusedDocument, SlowDocument, write_chart, write_page
+from treecast.report import (
+    DocumentDetail,
+    Figures,
+    Moment,
+    RefusedDocument,
+    SlowDocument,
+    detail_of,
+    write_chart,
+    write_page,
+)
 from treecast.report.figures import short_number, short_size, short_time, shown, ticks
 from treecast.report.page import page
+from treecast.report.subscription_counts import join_counts, with_counts, write_counts
 
 HOSTILE = "<script>alert('x')</script><img src=\"http://evil.test/x\" onerror=alert(1)>\x00\x1b[2J\ud800&amp;$x^2$"
-PAGE_BYTES_MAX = 300_000
+PAGE_BYTES_MAX = 1_500_000
 
 EMPTY = Figures(title="nothing", began="", documents=0, matches=0, errors=0, size_bytes=0, seconds=0.0, subscriptions=0)
 FULL = Figures(
@@ -94,7 +109,139 @@ def test_names_stay_text() -> None:
 def test_a_short_job_has_no_curve() -> None:
     text = page(replace(FULL, moments=FULL.moments[:3], seconds=0.41))
     assert "<svg" not in text
-    assert "Done in too few steps to draw a curve." in text
+    assert "over time" not in check_page(text)
+
+
+def test_no_part_is_empty() -> None:
+    """A part that has nothing to say is not there."""
+    assert page(EMPTY).count("<section") == 0
+    text = page(replace(FULL, errors=0, refused=(), refused_codes=(), slowest=(), moments=()))
+    titles = re.findall("<h2>(.*?)</h2>", text)
+    assert titles == ["Subscriptions by number of matches", "Subscriptions", "Results", "Settings", "Versions"]
+
+
+def test_start_up_is_told_apart_from_the_rate() -> None:
+    slow_start = replace(
+        FULL, startup=(("starting Spark", 8.0), ("planning", 3.5)), matching_seconds=4.0, ending=(("writing", 1.0),)
+    )
+    assert (slow_start.documents_per_second, FULL.documents_per_second) == (250.0, 50.0)
+    text = check_page(page(slow_start))
+    for expected in (
+        "250/s",
+        "in 4.0 s",
+        "11.5 s",
+        "starting Spark 8.0 s",
+        "reading and matching 4.0 s",
+        "writing 1.0 s",
+    ):
+        assert expected in text, expected
+    assert next(table(slow_start)).startswith("news: starting Spark 8.0 s, planning 3.5 s, reading and matching 4.0 s")
+
+
+def test_subscriptions_have_their_queries_and_the_unmatched_are_listed() -> None:
+    queries = {"sport": "//item[@topic='sport']", "never": "/<never>"}
+    text = page(replace(FULL, queries=queries, unmatched=("never",)))
+    assert "3 matched at least one document, 497 matched none." in check_page(text)
+    assert "<code>//item[@topic=&#x27;sport&#x27;]</code>" in text
+    assert 'data-kind="unmatched" data-id="never" data-query="/&lt;never&gt;" data-matches="0"' in text
+    assert "Not on this page: 496 that did not." in check_page(text)
+
+
+def test_results_are_linked_where_they_lie_beside_the_page() -> None:
+    places = (("matches (Parquet)", "out/my matches"), ("elsewhere", "hdfs://host/x"), ("report", "out/report.html"))
+    text = page(replace(FULL, places=places, directory="out"))
+    assert '<a href="my%20matches">' in text
+    assert "<code>hdfs:/<wbr>/<wbr>host/<wbr>x</code>" in text
+    assert "report.html" not in text
+
+
+def test_a_refusal_has_its_hint_below_it_and_no_escapes() -> None:
+    message = "TC204 the entity &uuml; is not declared (line 1, byte 5)\n  hint: add --entities html"
+    text = page(replace(FULL, refused=(RefusedDocument("b.xml", "TC204", message),)))
+    assert "byte 5)<br>" in text
+    assert "hint: add --entities html" in check_page(text)
+    assert "\\n" not in check_page(text)
+
+
+STORY = b'<s d="1">\n  <t>one</t>\n  <t k="x">two &amp; <b>bold</b></t>\n</s>'
+
+
+def index_of(*subscriptions: tuple[str, str, str]) -> Index:
+    index = Index()
+    for id, query, deliver in subscriptions:
+        index.add(id, query, deliver=deliver)  # type: ignore[arg-type]
+    return index
+
+
+def test_a_document_shows_what_matched_and_where() -> None:
+    index = index_of(("x", "//t[@k='x']", "elements"), ("whole", "/s", "document"), ("no", "/nothing", "document"))
+    detail = detail_of("a.xml", STORY, index, rendered=True)
+    assert detail.matches == 2
+    assert "".join(piece.text for piece in detail.pieces) == STORY.decode()
+    assert [(piece.text, piece.numbers) for piece in detail.pieces if piece.numbers] == [
+        ('<s d="1">', (1,)), ("<t ", (0,)), ('k="x"', (0,)), (">", (0,)),
+    ]  # fmt: skip
+    first, second = detail.shown
+    assert (first.place, first.payload) == ("/s[1]/t[2], line 3", '<t k="x">two &amp; <b>bold</b></t>')
+    assert (second.is_whole, second.payload_bytes) == (True, len(STORY))
+    text = page(replace(FULL, payload_bytes=1, details=(detail,)))
+    assert '<mark data-m="0">&lt;t </mark>' in text
+    assert "delivered: the whole document" in check_page(text)
+
+
+def test_a_long_document_shows_what_is_around_its_marks() -> None:
+    data = b"<r>" + b"<x/>\n" * 4_000 + b"<y>found</y>" + b"<x/>\n" * 4_000 + b"</r>"
+    detail = detail_of("long.xml", data, index_of(("y", "//y", "elements")), rendered=False)
+    text = "".join(piece.text for piece in detail.pieces)
+    assert "<y>found</y>" in text
+    assert len(text) < 2_000
+    assert sum(piece.is_gap for piece in detail.pieces) == 2
+    assert detail.shown[0].payload_bytes is None
+
+
+def test_a_document_that_cannot_be_read_is_still_listed() -> None:
+    details = (detail_of("bad.xml", b"<a>", index_of(), rendered=True), DocumentDetail("far.xml", 7, 0, 3))
+    text = check_page(page(replace(FULL, details=details)))
+    assert text.count("It could not be read again") == 2
+    assert "far.xml" in text
+
+
+def test_details_are_text_and_bounded() -> None:
+    data = f"<a>{'&lt;script>alert(1)&lt;/script>' * 2_000}</a>".encode()
+    id = HOSTILE.translate({0: None, 0xD800: None})  # no id has these
+    detail = detail_of(HOSTILE, data, index_of((id, "//a", "elements")), rendered=True)
+    text = page(replace(FULL, payload_bytes=1, details=(detail,) * 500))
+    check_page(text)
+    assert len(text.encode()) <= PAGE_BYTES_MAX
+    assert "&amp;lt;script&gt;alert(1)" in text
+
+
+def test_a_large_set_makes_no_large_page(tmp_path: Path) -> None:
+    count = 100_000
+    ids = pa.array(range(count), pa.int64()).cast(pa.string())
+    subscriptions = pa.table({"id": ids, "query": pc.binary_join_element_wise("//item", ids, "x" * 300, "")})
+    half = pa.chunked_array([ids[: count // 2]])
+    counts = join_counts(subscriptions, half, pa.chunked_array([pa.array(range(1, count // 2 + 1))]))
+    figures = with_counts(replace(FULL, subscriptions=count), counts)
+    assert figures.top[0] == ("49999", 50_000)
+    assert (figures.subscriptions_matched, figures.unmatched_count, len(figures.unmatched)) == (50_000, 50_000, 500)
+    assert sum(number for _, number in figures.distribution()) == count
+    text = page(figures)
+    assert len(text.encode()) <= PAGE_BYTES_MAX
+    assert "Not on this page: 49,500 that matched and 49,500 that did not" in check_page(text)
+    write_counts(counts, tmp_path / "subscriptions.parquet")
+    assert pq.read_table(tmp_path / "subscriptions.parquet").equals(counts)
+    assert [path.name for path in tmp_path.iterdir()] == ["subscriptions.parquet"]
+
+
+def test_counts_of_subscriptions_that_are_gone_are_kept() -> None:
+    table = pa.table({"id": ["a", "b"], "query": ["/a", "/b"]})
+    counts = join_counts(table, pa.chunked_array([["gone", "b"]]), pa.chunked_array([[5, 2]]))
+    assert counts.to_pylist() == [
+        {"id": "gone", "query": "", "matches": 5},
+        {"id": "b", "query": "/b", "matches": 2},
+        {"id": "a", "query": "/a", "matches": 0},
+    ]
 
 
 @pytest.mark.parametrize("figures", [EMPTY, FULL, hostile(3)])

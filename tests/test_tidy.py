@@ -64,7 +64,7 @@ ROOMS: dict[str, set[str]] = {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
         *{"names", "placement", "workload", "durable"},
     },
-    "report": {"errors", "names", "durable"},
+    "report": CORE | {"index", "names", "durable"},  # index: where a document matched, and what it delivers
     "workload": {"errors", "model", "query"},
     "sample": {"errors", "model"},
     "measure": CORE | {"index", "engines", "workload", "report", "spark", "version", "durable"},
@@ -109,7 +109,7 @@ WORLD: dict[str, dict[str, str]] = {
     },
     "threading": {
         "catalog": "Spark calls back from threads of its own: one at a time",
-        "cli": "signals are for the main thread",
+        "cli": "signals are for the main thread; a sign of life while Spark starts",
         "experiments": "the receiver of messages that are measured",
         "serve": "a store is read while another thread writes to it; clients for programs without an event loop",
         "spark": "a job is watched while it runs, and a stream closed behind its end",

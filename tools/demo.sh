@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the main job on the embedded sample and writes to results/.
+# Runs the main job on the embedded sample, then a firehose of stories, and writes to results/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-.venv/bin/python -m treecast run --output results
+.venv/bin/python -m treecast run --render --output results
+.venv/bin/python -m treecast demo --output results/firehose

@@ -72,7 +72,7 @@ def test_the_sample(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureF
     assert (report["state"], report["documents"]) == ("done", 38)
     assert (report["matches"], report["refused"]) == (len(expected), 0)
     assert sorted(path.name for path in output.iterdir()) == [
-        "matches", "report.html", "report.png", "run.json", "spark.log",
+        "matches", "report.html", "report.png", "run.json", "spark.log", "subscriptions.parquet",
     ]  # fmt: skip
     printed = capsys.readouterr().out
     assert f"{len(expected):,}" in printed
@@ -80,7 +80,7 @@ def test_the_sample(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureF
     assert str(output / "report.html") in printed
     shown = check_page((output / "report.html").read_text("utf-8"))
     assert "archive/every-document" in shown
-    assert "The slowest documents" in shown
+    assert "All 38. Open one to see what matched" in shown
 
 
 def test_bad_documents_are_rows_and_the_rest_goes_on(
@@ -292,7 +292,7 @@ def _replace_matching(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
     kind = "struct<matches:array<string>,error:struct<code:string,message:string,offset:bigint>," + (
-        "nanoseconds:bigint,bytes:bigint>"
+        "nanoseconds:bigint,bytes:bigint,began:bigint,ended:bigint>"
     )
 
     def fake(documents: DataFrame, index: Index, shards: None, form: AnswerForm, cache_bytes_max: int) -> DataFrame:

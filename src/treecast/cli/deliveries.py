@@ -1,8 +1,9 @@
-"""`treecast match --render`: payloads with document and subscription.
+"""`treecast render` and `treecast match --render`: payloads with document and subscription.
 
     json     {"document": "…", "subscription": "…", "payload": "…"}, one object a line; a payload that is not UTF-8 (a
              whole document in another encoding) is payload_base64 instead
     parquet  columns document and subscription (strings) and payload (binary)
+    payload  the payloads alone, each ended by a line feed
     files    a directory for each subscription, in it a file for each delivery: DIR/sport/0000001-monday.xml
 
 A refused delivery is reported, and the rest goes on. Results are written in the order of the documents, a table
@@ -53,6 +54,7 @@ class DeliveryWriter(Protocol):
 
     def write(self, names: Sequence[str], deliveries: Deliveries) -> None: ...
     def close(self) -> None: ...
+    def abandon(self) -> None: ...
 
 
 class BatchProgress(NamedTuple):
@@ -110,6 +112,27 @@ class JsonWriter:
     def close(self) -> None:
         self._file.flush()
 
+    def abandon(self) -> None:
+        """Nothing is kept back."""
+
+
+class PayloadWriter:
+    """The payloads alone, each ended by a line feed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, names: Sequence[str], deliveries: Deliveries) -> None:
+        for number in deliveries.numbers:
+            payload = deliveries.payloads[number].as_py()
+            self._file.write(payload if payload.endswith(b"\n") else payload + b"\n")
+
+    def close(self) -> None:
+        self._file.flush()
+
+    def abandon(self) -> None:
+        """Nothing is kept back."""
+
 
 def _json_payload(payload: bytes) -> bytes:
     try:
@@ -146,6 +169,10 @@ class ParquetWriter:
     def close(self) -> None:
         self._flush()
         self._writer.close()
+
+    def abandon(self) -> None:
+        """As `treecast.cli.match_output.ParquetWriter` does."""
+        self._writer.is_open = False
 
     def _keep(self, names: Sequence[str], deliveries: Deliveries, begin: int, end: int) -> None:
         columns = [
@@ -194,6 +221,9 @@ class FileWriter:
     def close(self) -> None:
         """Files are complete as they are written."""
 
+    def abandon(self) -> None:
+        """The directory goes as a whole."""
+
 
 def file_of(number: int, document: str) -> str:
     """The name of the file for a delivery of a document."""
@@ -208,7 +238,7 @@ def open_writer(form: str, path: str | None) -> Iterator[DeliveryWriter]:
     """A writer to `path`, which appears only when all went well, or to stdout."""
     writer: DeliveryWriter
     if path is None:
-        writer = JsonWriter(results("json"))
+        writer = PayloadWriter(results("text")) if form == "payload" else JsonWriter(results("json"))
         yield writer
         writer.close()
     elif form == "files":
@@ -216,6 +246,17 @@ def open_writer(form: str, path: str | None) -> Iterator[DeliveryWriter]:
             yield FileWriter(directory)
     else:
         with file_beside(path) as file:
-            writer = JsonWriter(file) if form == "json" else ParquetWriter(file)
-            yield writer
-            writer.close()
+            writer = FILE_WRITERS[form](file)
+            try:
+                yield writer
+                writer.close()
+            except BaseException:
+                writer.abandon()
+                raise
+
+
+FILE_WRITERS: dict[str, Callable[[BinaryIO], DeliveryWriter]] = {
+    "json": JsonWriter,
+    "parquet": ParquetWriter,
+    "payload": PayloadWriter,
+}

@@ -22,6 +22,7 @@ from treecast.cli import (
     broker,
     build,
     check,
+    demo,
     experiment,
     explain,
     generate,
@@ -149,6 +150,7 @@ def build_parser() -> Parser:
     generate.add_to(verbs)
     bench.add_to(verbs)
     run.add_to(verbs)
+    demo.add_to(verbs)
     broker.add_to(verbs)
     registry.add_to(verbs)
     source.add_to(verbs)

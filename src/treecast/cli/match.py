@@ -83,7 +83,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--format", metavar="F", choices=FORMATS, help="tsv, json, parquet, files; else by suffix")
     option("-o", "--output", metavar="FILE", help="write there, not to stdout; files: a directory")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
-    option("--threads", metavar="N", type=_positive, default=_cores(), help="default: all cores (%(default)s)")
+    option("--threads", metavar="N", type=positive, default=cores(), help="default: all cores (%(default)s)")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
     limits = parser.add_argument_group("limits of a document (K, M, G: times 1024)")
     for name, default in LIMITS.items():
@@ -304,11 +304,11 @@ def describe_refusal(error: QueryError) -> list[str]:
     return [f"treecast: {str(error).splitlines()[0]}{first}", *listed[:REFUSED_SHOWN_MAX]]
 
 
-def _cores() -> int:
+def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= THREADS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {THREADS_MAX}")
     return int(text)

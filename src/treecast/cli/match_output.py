@@ -54,6 +54,7 @@ class MatchWriter(Protocol):
 
     def write(self, names: Sequence[str], matches: Any) -> None: ...
     def close(self) -> None: ...
+    def abandon(self) -> None: ...
 
 
 class TextWriter:
@@ -80,6 +81,9 @@ class TextWriter:
 
     def close(self) -> None:
         self._file.flush()
+
+    def abandon(self) -> None:
+        """Nothing is kept back."""
 
     def _make_line_ends(self, dictionary: Any) -> Any:
         """The dictionary is all ids of the index and hardly ever changes from batch to batch: this is done once."""
@@ -118,6 +122,10 @@ class ParquetWriter:
         self._flush()
         self._writer.close()
 
+    def abandon(self) -> None:
+        """What is written goes nowhere: the file is gone. pyarrow would try to end it, and say that it cannot."""
+        self._writer.is_open = False
+
     def _flush(self) -> None:
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=2 * ROW_GROUP_ROWS)
@@ -137,8 +145,12 @@ def open_writer(form: str, path: str | None) -> Iterator[MatchWriter]:
         return
     with file_beside(path) as file:
         writer = _writer(file, form)
-        yield writer
-        writer.close()
+        try:
+            yield writer
+            writer.close()
+        except BaseException:
+            writer.abandon()
+            raise
 
 
 def _writer(file: BinaryIO, form: str) -> MatchWriter:

@@ -1,7 +1,7 @@
 """A pipeline.toml -> Pipeline. What it may hold is the table KEYS below; docs/guide/run.md explains it.
 
 Relative paths start at the file's directory. Every message names the file, the table and the key,
-and a wrong name comes with the right one.
+and a wrong name comes with the right one. All mistakes of a file are found at once.
 
 Codes: TC730 a file that cannot be read, TC731 an unknown name, TC732 an invalid value, TC733 something
 missing; TC734 an unknown placement.
@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from treecast.document import Limits
 from treecast.errors import PipelineError
@@ -23,12 +23,34 @@ from treecast.model import DeliveryLimits
 from treecast.spark.job.pipeline import Pipeline, Sinks, Source, Subscriptions
 from treecast.spark.stream.batches import is_elsewhere
 
+T = TypeVar("T")
 DELIVERY_LIMITS = tuple(asdict(DeliveryLimits()))
 FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def read(path: str) -> Pipeline:
-    """The pipeline that a file describes. Raises PipelineError."""
+    """The pipeline that a file describes. Raises PipelineError, the first of its mistakes."""
+    pipeline, mistakes = read_all(path)
+    if mistakes:
+        raise mistakes[0]
+    assert pipeline is not None
+    return pipeline
+
+
+def read_all(path: str) -> tuple[Pipeline | None, list[PipelineError]]:
+    """The pipeline that a file describes, without what is wrong in it, and all that is.
+
+    None where it is no TOML, or does not say where documents and subscriptions are.
+    """
+    try:
+        content = _content(path)
+    except PipelineError as error:
+        return None, [error]
+    reader = _Reader(path)
+    return reader.pipeline(content), reader.mistakes
+
+
+def _content(path: str) -> dict[str, Any]:
     try:
         text = Path(path).read_bytes().decode()
     except OSError as error:
@@ -37,43 +59,73 @@ def read(path: str) -> Pipeline:
     except (UnicodeDecodeError, ValueError):
         raise PipelineError(f"{path}: not UTF-8", code="TC730", hint="save the file as UTF-8") from None
     try:
-        content = tomllib.loads(text)
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise PipelineError(f"{path}: not TOML: {error}", code="TC730", hint="see https://toml.io") from None
-    return _Reader(path).pipeline(content)
 
 
 class _Reader:
-    """Reads one file: knows its name for messages, and its directory for relative paths."""
+    """Reads one file: knows its name for messages, and its directory for relative paths. Notes all mistakes."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._directory = Path(path).parent
+        self.mistakes: list[PipelineError] = []
 
-    def pipeline(self, content: Mapping[str, Any]) -> Pipeline:
+    def pipeline(self, content: Mapping[str, Any]) -> Pipeline | None:
+        """The pipeline of what is right; None where the paths are missing or wrong."""
         top = self._table("", content)
         tables = {name: self._table(name, content.get(name, {})) for name in KEYS if name and name != "spark"}
         for name in ("source", "subscriptions"):
-            if "path" not in tables[name]:
+            if "path" not in tables[name] and not self._is_given(content, name):
                 what = f"[{name}] has no key path" if name in content else f"there is no table [{name}]"
-                raise self._error("", "", what, f'write [{name}] and below it path = "…"', code="TC733")
+                self.mistakes.append(self._error("", "", what, f'write [{name}] and below it path = "…"', code="TC733"))
         limits = tables["limits"]
         cache = {"cache_bytes_max": limits.pop("cache_bytes_max")} if "cache_bytes_max" in limits else {}
         payloads = {name: limits.pop(name) for name in DELIVERY_LIMITS if name in limits}
-        try:
-            return Pipeline(
-                Source(**tables["source"]),
-                Subscriptions(**tables["subscriptions"]),
-                Sinks(**{"output": self.place("results"), **tables["sinks"]}),
-                limits=Limits(**limits),
-                delivery_limits=DeliveryLimits(**payloads) if payloads else None,
-                spark=self._settings(content.get("spark", {})),
-                **{"name": Path(self._path).stem, **top, **cache},
-            )
-        except PipelineError as error:  # TC732 key: problem; it does not know the file
-            raise PipelineError(f"{self._path}: {_first_line(error)}", code=error.code, hint=error.hint) from None
-        except ValueError as error:
-            raise self._error("limits", "", str(error), "see the table of limits in the guide") from None
+        source = self._make("source.", Source, tables["source"])
+        subscriptions = self._make("subscriptions.", Subscriptions, tables["subscriptions"])
+        sinks = self._make("sinks.", Sinks, {"output": self.place("results"), **tables["sinks"]})
+        values = {
+            "source": source,
+            "subscriptions": subscriptions,
+            "sinks": sinks or Sinks(self.place("results")),
+            "limits": self._make("limits.", Limits, limits),
+            "delivery_limits": self._make("limits.", DeliveryLimits, payloads) if payloads else None,
+            "spark": self._settings(content.get("spark", {})),
+            "name": Path(self._path).stem,
+            **top,
+            **cache,
+        }
+        has_paths = source is not None and subscriptions is not None
+        # Without them the rest is looked at all the same.
+        values["source"] = source or Source(("?",))
+        values["subscriptions"] = subscriptions or Subscriptions(("?",))
+        pipeline = self._make("", Pipeline, {name: value for name, value in values.items() if value is not None})
+        return pipeline if has_paths else None
+
+    def _is_given(self, content: Mapping[str, Any], name: str) -> bool:
+        """Whether a table says path, even if what it says is wrong, or is no table; that is another mistake."""
+        table = content.get(name, {})
+        return not isinstance(table, Mapping) or "path" in table
+
+    def _make(self, prefix: str, kind: Callable[..., T], values: dict[str, Any]) -> T | None:
+        """A part of the pipeline. A value that it refuses is noted and left out; None where that cannot be."""
+        values = dict(values)
+        while True:
+            try:
+                return kind(**values)
+            except PipelineError as error:  # TC732 key: problem; it does not know the file
+                message = _first_line(error)
+                self.mistakes.append(PipelineError(f"{self._path}: {message}", code=error.code, hint=error.hint))
+                key = message.partition(":")[0].removeprefix(prefix)
+                if values.pop(key, None) is None:
+                    return None
+            except ValueError as error:
+                self.mistakes.append(self._error("limits", "", str(error), "see the table of limits in the guide"))
+                return None
+            except TypeError:  # without its path
+                return None
 
     def place(self, path: str) -> str:
         return path if is_elsewhere(path) else str(self._directory / path)
@@ -81,24 +133,29 @@ class _Reader:
     def _table(self, table: str, content: object) -> dict[str, Any]:
         """The values of one table, each checked and converted."""
         if not isinstance(content, Mapping):
-            raise self._error("", table, f"expected a table, got {_kind(content)}", f"write [{table}] on a line")
+            problem = f"expected a table, got {_kind(content)}"
+            self.mistakes.append(self._error("", table, problem, f"write [{table}] on a line"))
+            return {}
         known = KEYS[table]
         values: dict[str, Any] = {}
         for key, value in content.items():
             if not table and key in KEYS:
                 continue
             if key not in known:
-                raise self._unknown(table, key)
+                self.mistakes.append(self._unknown(table, key))
+                continue
             try:
                 values[key] = known[key](self, value)
             except _WrongError as wrong:
-                raise self._error(table, key, wrong.problem, wrong.hint) from None
+                self.mistakes.append(self._error(table, key, wrong.problem, wrong.hint))
         return values
 
     def _settings(self, content: object, prefix: str = "spark") -> dict[str, str]:
         """Settings of Spark: dotted names in quotes, or as tables in tables, with or without the leading `spark.`."""
         if not isinstance(content, Mapping):
-            raise self._error("", "spark", f"expected a table, got {_kind(content)}", "write [spark] on a line")
+            problem = f"expected a table, got {_kind(content)}"
+            self.mistakes.append(self._error("", "spark", problem, "write [spark] on a line"))
+            return {}
         settings: dict[str, str] = {}
         for key, value in content.items():
             name = key if prefix == "spark" and key.startswith("spark.") else f"{prefix}.{key}"
@@ -110,7 +167,7 @@ class _Reader:
                 settings[name] = str(value)
             else:
                 hint = "write a string, a number, true or false"
-                raise self._error("spark", key, f"{_kind(value)} is not a Spark setting", hint)
+                self.mistakes.append(self._error("spark", key, f"{_kind(value)} is not a Spark setting", hint))
         return settings
 
     def _unknown(self, table: str, key: str) -> PipelineError:

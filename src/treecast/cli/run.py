@@ -9,11 +9,13 @@ Codes: TC736 an output directory that cannot be used.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import replace
@@ -22,15 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 from treecast.cli.console import Console
 from treecast.cli.match import describe_refusal
+from treecast.cli.wording import in_flags
 from treecast.errors import PipelineError, QueryError, TreecastError
 from treecast.names import printable
 
 if TYPE_CHECKING:
     from treecast import Index
+    from treecast.cli.run_progress import RunProgress
     from treecast.report import Figures
     from treecast.spark.job.pipeline import Pipeline
 
 LOG_FILE, PAGE_FILE, CHART_FILE = "spark.log", "report.html", "report.png"
+REFUSED_LISTED_MAX = 10_000
 RESERVED_BYTES = 16 << 10  # of run.json: an error's message is at most 2,000 characters
 
 DESCRIPTION = """\
@@ -80,11 +85,14 @@ def run(options: argparse.Namespace) -> int:
         if not options.quiet:
             console.say(f"treecast: {printable(message)}")
 
-    pipeline = pipeline_of(options)
+    pipeline, problems = pipeline_of(options)
     console.status("checking …")
-    index, problems = check(pipeline, note)
+    index: Index | None = None
+    if pipeline is not None:
+        index, others = check(pipeline, note, lists_all=options.dry_run)
+        problems += others
     console.clear()
-    if index is None or problems:
+    if pipeline is None or index is None or problems:
         for problem in problems:
             console.say(f"treecast: {problem}")
         return 1
@@ -106,13 +114,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def pipeline_of(options: argparse.Namespace) -> Pipeline:
-    """The pipeline of the file, or of the sample, with what the command line changes in it."""
+def pipeline_of(options: argparse.Namespace) -> tuple[Pipeline | None, list[str]]:
+    """The pipeline of the file, or of the sample, with what the command line changes in it; and the file's mistakes."""
     from treecast.cli import pipeline_file
     from treecast.spark.job.pipeline import Pipeline, Sinks, Source, Subscriptions
 
+    problems: list[str] = []
+    pipeline: Pipeline | None
     if options.pipeline is not None:
-        pipeline = pipeline_file.read(options.pipeline)
+        pipeline, mistakes = pipeline_file.read_all(options.pipeline)
+        problems = [str(mistake) for mistake in mistakes]
+        if pipeline is None:
+            return None, problems
     else:
         from treecast import sample
 
@@ -125,14 +138,19 @@ def pipeline_of(options: argparse.Namespace) -> Pipeline:
         pipeline = replace(pipeline, sinks=replace(pipeline.sinks, output=options.output))
     if options.render:
         pipeline = replace(pipeline, sinks=replace(pipeline.sinks, render=True))
-    return pipeline if options.master is None else replace(pipeline, master=options.master)
+    return pipeline if options.master is None else replace(pipeline, master=options.master), problems
 
 
 # -- checks: all of them run, even if one fails
 
 
-def check(pipeline: Pipeline, note: Callable[[str], None]) -> tuple[Index | None, list[str]]:
-    """The index, and the problems that prevent the job. Starts nothing and creates nothing."""
+def check(
+    pipeline: Pipeline, note: Callable[[str], None], *, lists_all: bool = False
+) -> tuple[Index | None, list[str]]:
+    """The index, and the problems that prevent the job. Starts nothing and creates nothing.
+
+    If many subscriptions are refused, `lists_all` says whether all are listed, or the first ones.
+    """
     from treecast.spark import session
     from treecast.spark.job.output_directory import check_output
 
@@ -150,10 +168,27 @@ def check(pipeline: Pipeline, note: Callable[[str], None]) -> tuple[Index | None
     try:
         index = build_index(pipeline, note)
     except QueryError as error:
-        problems.append("\n".join(describe_refusal(error)).removeprefix("treecast: "))
+        lines = all_refusals(pipeline) if lists_all and len(error.refused) > 1 else describe_refusal(error)
+        problems.append("\n".join(lines).removeprefix("treecast: "))
     except TreecastError as error:
         problems.append(str(error))
     return index, problems
+
+
+def all_refusals(pipeline: Pipeline) -> list[str]:
+    """Every subscription that is refused, and why."""
+    from treecast.cli import lint
+    from treecast.index import Index
+    from treecast.inputs import subscriptions
+
+    wanted, later = pipeline.subscriptions, sparks_own(pipeline)
+    read = [subscriptions.read_subscriptions(path, format=wanted.format) for path in wanted.path if path not in later]
+    index = Index(namespaces=wanted.namespaces, limits=pipeline.limits)
+    findings = lint.refusals(index, subscriptions.join(read))
+    listed = [f"{printable(each.subscription)}: {in_flags(each.message)}" for each in findings[:REFUSED_LISTED_MAX]]
+    if len(findings) > len(listed):
+        listed.append(f"… and {len(findings) - len(listed):,} more; treecast check lists them")
+    return [f"TC140 {len(findings):,} subscriptions are refused:", *listed]
 
 
 def check_source(pipeline: Pipeline) -> None:
@@ -259,14 +294,21 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
     log.write_text("", encoding="utf-8")
     note_run(output, {"state": "running"})
     progress = RunProgress(console, quiet=quiet)
-    progress.stage(f"starting Spark on {pipeline.master}")
+    began = time.monotonic()
     try:
-        with chatter_to(log), interruptible() as listen, job.open_session(pipeline, log) as spark:
+        with chatter_to(log), interruptible() as listen, started(pipeline, log, progress) as spark:
             listen()
+            startup = time.monotonic() - began
             for path in sparks_own(pipeline):
                 index.add_many(job.subscriptions_at(spark, path))
             figures = job.run(spark, pipeline, index, progress.tell, supply_of(pipeline, spark))
-            figures = replace(figures, versions=versions(spark), places=places(pipeline))
+            figures = replace(
+                figures,
+                versions=versions(spark),
+                places=places(pipeline),
+                directory=pipeline.sinks.output,
+                startup=(("starting Spark", startup), *figures.startup),
+            )
         console.clear()
         write_report(pipeline, figures)
         note_run(output, summary(figures))
@@ -283,6 +325,17 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
             note_run(output, {"state": "failed", "code": sentence.code, "message": str(sentence)})
         raise sentence from None
     return figures
+
+
+@contextmanager
+def started(pipeline: Pipeline, log: Path, progress: RunProgress) -> Iterator[Any]:
+    """The session of the job; while Spark starts, which takes seconds, something is seen to go on."""
+    from treecast.spark.job import job
+
+    with contextlib.ExitStack() as session:
+        with progress.waiting(f"starting Spark on {pipeline.master}"):
+            spark = session.enter_context(job.open_session(pipeline, log))
+        yield spark
 
 
 @contextmanager
@@ -341,13 +394,16 @@ def versions(spark: Any) -> tuple[tuple[str, str], ...]:
 
 
 def places(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
+    from treecast.report.subscription_counts import COUNTS_FILE
+
     sinks = pipeline.sinks
     what = "deliveries" if sinks.render else "matches"
     found = [(f"{what} (Parquet)", sinks.matches_path)]
     if sinks.by_subscription:
         found.append((f"{what} by subscription", sinks.by_subscription_path))
     if sinks.report:
-        found += [("report", str(Path(sinks.output, PAGE_FILE))), ("picture", str(Path(sinks.output, CHART_FILE)))]
+        files = (("matches of each subscription", COUNTS_FILE), ("report", PAGE_FILE), ("picture", CHART_FILE))
+        found += [(name, str(Path(sinks.output, file))) for name, file in files]
     return (*found, ("Spark's log", str(Path(sinks.output, LOG_FILE))))
 
 
@@ -373,6 +429,8 @@ def summary(figures: Figures) -> dict[str, Any]:
         "state": "done",
         "began": figures.began,
         "seconds": round(figures.seconds, 3),
+        "startup_seconds": round(figures.startup_seconds, 3),
+        "matching_seconds": round(figures.throughput_seconds, 3),
         "documents": figures.documents,
         "matches": figures.matches,
         "refused": figures.errors,

@@ -5,7 +5,11 @@ Jobs that are over within two seconds print nothing here.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from treecast.cli.console import Console
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 FIRST_SECONDS = 2.0
 BETWEEN_SECONDS = 5.0
+TICK_SECONDS = 0.5
 WINDOW_SECONDS = 5.0  # rates are those of the last few seconds
 
 
@@ -35,6 +40,30 @@ class RunProgress:
             self._console.draw(f"{words} …")
         elif said and not self._quiet:
             self._console.say(f"treecast: {words} …")
+
+    @contextmanager
+    def waiting(self, words: str) -> Iterator[None]:
+        """Show that something goes on, second by second on a terminal, while the caller waits for it."""
+        done = threading.Event()
+        began = time.monotonic()
+
+        def show() -> None:
+            while not done.wait(TICK_SECONDS):
+                seconds = time.monotonic() - began
+                if self._console.shows_progress:
+                    self._console.draw(f"{words} … {seconds:.0f} s")
+                elif not self._quiet and seconds >= FIRST_SECONDS:
+                    self._console.say(f"treecast: {words} …")
+                    return
+
+        self.stage(words)
+        ticker = threading.Thread(target=show, daemon=True)
+        ticker.start()
+        try:
+            yield
+        finally:
+            done.set()
+            ticker.join()
 
     def tell(self, progress: Progress) -> None:
         self._recent.append(progress)

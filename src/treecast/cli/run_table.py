@@ -33,8 +33,8 @@ def table(figures: Figures) -> Iterator[str]:
         size = f"{short_size(figures.payload_bytes)} of payloads"
         rows.insert(2, ("deliveries", figures.matches - figures.refused_deliveries, "", size))
         rows[3] = ("refused", figures.errors + figures.refused_deliveries, *rows[3][2:])
-    busy = short_time(figures.busy_nanoseconds)
-    yield f"{printable(figures.title)}: {figures.seconds:,.1f} s on Spark, {busy} of that for {figures.work}"
+    phases = ", ".join(f"{what} {short_time(round(seconds * 1e9))}" for what, seconds in figures.timeline())
+    yield f"{printable(figures.title)}: {phases}"
     for name, count, speed, more in rows:
         yield f"  {name:<14}{count:>14,}  {speed:>10}   {more}".rstrip()
     if figures.top:
@@ -50,4 +50,4 @@ def table(figures: Figures) -> Iterator[str]:
             yield f"  … and {hidden:,} more"
     yield "results:"
     for name, place in figures.places:
-        yield f"  {name:<28}{printable(place)}"
+        yield f"  {name:<30}{printable(place)}"

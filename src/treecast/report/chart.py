@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from treecast import durable
-from treecast.report.figures import Figures, short_number, short_size, shown
+from treecast.report.figures import MOMENTS_MIN, Figures, short_number, short_size, shown
 
 INK, SOFT, ACCENT, LINE = "#1c2430", "#5b6675", "#2b6cb0", "#dfe3e8"
 NAME_CHARS_MAX = 36
@@ -31,8 +31,11 @@ def chart(figures: Figures) -> bytes:
     grid = figure.add_gridspec(2, 2, left=0.235, right=0.97, top=0.81, bottom=0.08, hspace=0.42, wspace=0.25)
     grid.set_width_ratios([1.15, 1])
     _bars(figure.add_subplot(grid[:, 0]), "Matches per subscription", list(figures.top[:BARS_MAX]))
-    _bars(figure.add_subplot(grid[0, 1]), "Subscriptions by number of matches", figures.distribution())
-    _throughput(figure.add_subplot(grid[1, 1]), figures)
+    rates = list(figures.rates()) if len(figures.moments) >= MOMENTS_MIN else []
+    right = figure.add_subplot(grid[0, 1] if rates else grid[:, 1])
+    _bars(right, "Subscriptions by number of matches", figures.distribution())
+    if rates:
+        _throughput(figure.add_subplot(grid[1, 1]), rates)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     return buffer.getvalue()
@@ -84,14 +87,8 @@ def _bars(axes: Any, title: str, rows: list[tuple[str, int]]) -> None:
         axes.text(count + most * 0.012, place, f"{count:,}", va="center", fontsize=9, color=SOFT)
 
 
-def _throughput(axes: Any, figures: Figures) -> None:
-    from treecast.report.page import MOMENTS_MIN, TOO_SHORT
-
+def _throughput(axes: Any, rates: list[tuple[float, float, float]]) -> None:
     _bare(axes, "Documents a second, over time")
-    rates = list(figures.rates())
-    if len(figures.moments) < MOMENTS_MIN or not rates:
-        _say(axes, TOO_SHORT)
-        return
     seconds = [at for begin, until, _ in rates for at in (begin, until)]
     values = [rate for _, _, rate in rates for _ in range(2)]
     axes.fill_between(seconds, values, color=ACCENT, alpha=0.2, linewidth=0)

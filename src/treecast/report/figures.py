@@ -17,6 +17,8 @@ from itertools import pairwise
 from treecast.names import printable
 
 BUCKETS_SHOWN_MAX = 14
+MOMENTS_MIN = 4
+"""A job that was done in fewer steps has no curve."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,43 @@ class RefusedDocument:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """A part of a document's text, and the numbers of the matches that it is marked for; or a gap."""
+
+    text: str
+    numbers: tuple[int, ...] = ()
+    is_gap: bool = False
+
+
+@dataclass(frozen=True)
+class MatchDetail:
+    """A subscription that a document matched: where, and what it gets."""
+
+    subscription: str
+    query: str
+    place: str
+    """Such as /a[1]/b[2], line 3; empty where it is not known."""
+    payload: str = ""
+    """Its beginning; empty where it is the document as a whole."""
+    payload_bytes: int | None = None
+    """None where nothing was rendered."""
+    is_whole: bool = False
+
+
+@dataclass(frozen=True)
+class DocumentDetail:
+    """A document that can be looked into. Without pieces it could not be read again for the report."""
+
+    name: str
+    size_bytes: int
+    nanoseconds: int
+    """0 where it is not known."""
+    matches: int
+    shown: tuple[MatchDetail, ...] = ()
+    pieces: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True)
 class Figures:
     """Everything that a report shows. Only the counts are required; empty fields are left out of the report."""
 
@@ -59,12 +98,23 @@ class Figures:
     errors: int
     size_bytes: int
     seconds: float
-    """From the first document to the last result, without Spark's start."""
+    """From the plan of the job to its last result, without Spark's start."""
     subscriptions: int
+    matching_seconds: float = 0.0
+    """From the first document to the last, as the workers saw it; 0 where nobody measured it: then it is `seconds`."""
+    startup: tuple[tuple[str, float], ...] = ()
+    """(what, seconds) before the first document."""
+    ending: tuple[tuple[str, float], ...] = ()
+    """(what, seconds) after the last one."""
     busy_nanoseconds: int = 0
     """The time to read and match, over all documents and processors; the rest is Spark's."""
     top: tuple[tuple[str, int], ...] = ()
     """(subscription, matches), the most first."""
+    unmatched: tuple[str, ...] = ()
+    """Some of the subscriptions that matched nothing, in their order."""
+    queries: Mapping[str, str] = field(default_factory=dict)
+    """The texts of the subscriptions in `top` and `unmatched`, where they are known."""
+    details: tuple[DocumentDetail, ...] = ()
     buckets: Mapping[int, int] = field(default_factory=dict)
     """n -> how many subscriptions have at least 2 to the n matches and fewer than twice as many."""
     moments: tuple[Moment, ...] = ()
@@ -73,6 +123,9 @@ class Figures:
     refused_codes: tuple[tuple[str, int], ...] = ()
     places: tuple[tuple[str, str], ...] = ()
     """(what, where): the results."""
+    directory: str = ""
+    """Where the report is: what lies below it is linked."""
+    command: str = "treecast run"
     payload_bytes: int | None = None
     """Bytes of all payloads, counted once per subscriber; None if nothing was rendered."""
     refused_deliveries: int = 0
@@ -85,16 +138,37 @@ class Figures:
         return "reading and matching" if self.payload_bytes is None else "reading, matching and rendering"
 
     @property
+    def throughput_seconds(self) -> float:
+        """What rates are measured over: the time in which documents were matched, without start-up."""
+        return self.matching_seconds if self.matching_seconds > 0 else self.seconds
+
+    @property
+    def startup_seconds(self) -> float:
+        return sum(seconds for _, seconds in self.startup)
+
+    @property
     def documents_per_second(self) -> float:
-        return self.documents / self.seconds if self.seconds > 0 else 0.0
+        return self._per_second(self.documents)
 
     @property
     def matches_per_second(self) -> float:
-        return self.matches / self.seconds if self.seconds > 0 else 0.0
+        return self._per_second(self.matches)
 
     @property
     def megabytes_per_second(self) -> float:
-        return self.size_bytes / 1e6 / self.seconds if self.seconds > 0 else 0.0
+        return self._per_second(self.size_bytes / 1e6)
+
+    def _per_second(self, count: float) -> float:
+        return count / self.throughput_seconds if self.throughput_seconds > 0 else 0.0
+
+    @property
+    def unmatched_count(self) -> int:
+        return max(0, self.subscriptions - self.subscriptions_matched)
+
+    def timeline(self) -> list[tuple[str, float]]:
+        """(what, seconds) of the whole run, in order; what took no time is left out."""
+        phases = [*self.startup, (self.work, self.throughput_seconds), *self.ending]
+        return [(what, seconds) for what, seconds in phases if seconds > 0]
 
     @property
     def subscriptions_matched(self) -> int:
@@ -105,7 +179,7 @@ class Figures:
         if not self.buckets:
             return []
         factor = 1 + max(self.buckets) // BUCKETS_SHOWN_MAX  # of powers of two that share a range
-        rows = [("0", max(0, self.subscriptions - self.subscriptions_matched))]
+        rows = [("0", self.unmatched_count)]
         for first in range(0, max(self.buckets) + 1, factor):
             low, high = 1 << first, (1 << first + factor) - 1
             name = f"{low:,}" if low == high else f"{low:,}–{high:,}"

@@ -13,13 +13,14 @@ In words:
 
     MATCHES                  a list of ids; a bad document raises
     MATCHES.with_errors()    a list of structs of subscription and error
-    MATCHES.with_accounts()  a struct of matches, error, nanoseconds and bytes
+    MATCHES.with_accounts()  a struct of matches, error, nanoseconds, bytes, began and ended: when the worker
+                             began with the part of its batch, and was done, in nanoseconds since 1970
     DELIVERIES               a struct of deliveries (subscription, number) and payloads, which the numbers count; each
                              different payload of the document is there once; a bad document or a refused delivery
                              raises
     DELIVERIES.with_errors()    the same, with an error next to the number
-    DELIVERIES.with_accounts()  the same, and error, nanoseconds, bytes and payload_bytes of the document; the latter
-                                count a payload once for each delivery
+    DELIVERIES.with_accounts()  the same accounts, and payload_bytes of the document, which count a payload once for
+                                each delivery
 
 Use one wherever a plan and a worker have to agree. To a worker it travels as the plain tuple `form.fields`: an executor
 without treecast cannot unpickle more, and must still report that (`treecast.spark.batch.worker_function`).
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
 
 _ERROR: Shape = {"code": "string", "message": "string", "offset": "bigint"}
-_ACCOUNTS: dict[str, Shape] = {"error": _ERROR, "nanoseconds": "bigint", "bytes": "bigint"}
+_TIMES: dict[str, Shape] = {"began": "bigint", "ended": "bigint"}
+_ACCOUNTS: dict[str, Shape] = {"error": _ERROR, "nanoseconds": "bigint", "bytes": "bigint", **_TIMES}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ and binaries have 32-bit ends, and a task has little memory, so a batch may be a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ def answer(
 
     begin = 0
     while begin < len(views):
+        began = time.time_ns()
         try:
             part = _answer_part(index, views[begin:], form)
         except DocumentError as error:
@@ -58,7 +60,7 @@ def answer(
         if isinstance(part, Part):  # each shard reports its own subscriptions
             for row, _, undecided in part.undecided:
                 errors.setdefault(row, []).append(undecided)
-        yield _to_array(part, errors, form, views[begin:end])
+        yield _to_array(part, errors, form, views[begin:end], (began, time.time_ns()))
         begin = end
 
 
@@ -69,9 +71,11 @@ def _answer_part(index: Index, views: list[Bytes], form: AnswerForm) -> Part | R
     return index.match_part(views, report=form.has_errors, matches_max=MATCHES_MAX, timed=form.has_accounts)
 
 
-def _to_array(part: Part | RenderedPart, errors: Errors, form: AnswerForm, views: list[Any]) -> pa.Array:
+def _to_array(
+    part: Part | RenderedPart, errors: Errors, form: AnswerForm, views: list[Any], times: tuple[int, int]
+) -> pa.Array:
     if form.has_accounts:
-        accounts = _accounts(part, errors, views)
+        accounts = _accounts(part, errors, views, times)
         if isinstance(part, RenderedPart):
             return _struct([*_payloads(part, {}, form), *accounts, _payload_bytes(part)], form)
         return _struct([_matches_or_null(part), *accounts], form)
@@ -213,12 +217,13 @@ def _payload_bytes(part: RenderedPart) -> pa.Array:
     return pc.subtract(sums_at_ends[1:], sums_at_ends[:-1])
 
 
-def _accounts(part: Part | RenderedPart, errors: Errors, views: list[Any]) -> list[pa.Array]:
-    """Three columns: the first error of each document, the time that it took, and its size."""
+def _accounts(part: Part | RenderedPart, errors: Errors, views: list[Any], times: tuple[int, int]) -> list[pa.Array]:
+    """Columns: the first error of each document, the time that it took, its size, and when its part began and ended."""
     import pyarrow as pa
 
     first: list[Any] = [None] * len(views)
     for row, several in errors.items():
         first[row] = _error_row(several[0])
+    ends = [pa.repeat(pa.scalar(at, pa.int64()), len(views)) for at in times]
     sizes = pa.array([len(view) for view in views], pa.int64())
-    return [pa.array(first, error_arrow_type()), part.nanoseconds, sizes]
+    return [pa.array(first, error_arrow_type()), part.nanoseconds, sizes, *ends]

@@ -58,6 +58,7 @@ def run_batch(
     sums = observation.get
     account.see(progress_of(sums, time.monotonic() - began))
     account.slowest = slow_documents(sums["slowest"])
+    account.take_examples(sums)
     return account
 
 

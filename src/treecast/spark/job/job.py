@@ -5,7 +5,8 @@
 
 A row per document comes back from matching: ids, error, time and size (`treecast.spark.job.plan`). While it runs,
 it reports progress (`progress`, `meter`). A batch and a stream run differently (`batch_run`, `stream_run`). The details
-of the result are counted from the written files (`result_details`).
+of the result are counted from the written files (`result_details`), and some documents are read
+again for the report (`example_documents`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from treecast.index import Index
 from treecast.report.figures import Figures
+from treecast.report.subscription_counts import COUNTS_FILE, join_counts, with_counts, write_counts
 from treecast.spark import session
 from treecast.spark.batch.match import split
 from treecast.spark.batch.place import SparkPlacement
@@ -26,11 +28,12 @@ from treecast.spark.batch.plan import subscription_table
 from treecast.spark.batch.row_limit import check_room
 from treecast.spark.batch.sinks import write_directories
 from treecast.spark.job.batch_run import run_batch
+from treecast.spark.job.example_documents import example_details
 from treecast.spark.job.output_directory import replacing_directory
 from treecast.spark.job.pipeline import Pipeline
 from treecast.spark.job.plan import row_type
 from treecast.spark.job.progress import Account, Progress
-from treecast.spark.job.result_details import with_details
+from treecast.spark.job.result_details import with_refused
 from treecast.spark.job.stream_run import run_stream
 
 if TYPE_CHECKING:
@@ -58,11 +61,13 @@ def run(
     placement = SparkPlacement(pipeline.placement, pipeline.shards, pipeline.cache_bytes_max)
     if pipeline.sinks.render:
         check_room(index)
+    began = time.time()
     if pipeline.source.stream:
         account = run_stream(spark, pipeline, index, placement, tell, supplier)
     else:
         account = run_batch(spark, pipeline, index, placement, tell)
     figures = _figures(pipeline, account, len(index), _settings(pipeline, placement))
+    figures = _with_phases(figures, account, began)
 
     # A stream that ended before its first batch has written no file that shows its columns.
     reader = spark.read.schema(row_type(pipeline)) if pipeline.source.stream else spark.read
@@ -71,7 +76,17 @@ def run(
         tell(replace(account.progress, stage="writing the matches by subscription"))
         _write_by_subscription(rows, pipeline, len(index))
     tell(replace(account.progress, stage="counting the matches of each subscription"))
-    return with_details(rows, figures)
+    # The index is on the driver, and what Spark counts is no larger than it.
+    counted = rows.where("subscription is not null").groupBy("subscription").count().toArrow()
+    counts = join_counts(index.subscriptions(), counted["subscription"], counted["count"])
+    figures = with_counts(figures, counts)
+    if figures.errors + figures.refused_deliveries:
+        figures = with_refused(rows, figures)
+    if pipeline.sinks.report:
+        tell(replace(account.progress, stage="writing the report"))
+        write_counts(counts, Path(pipeline.sinks.output, COUNTS_FILE))
+        figures = replace(figures, details=example_details(account.examples.values(), pipeline, index))
+    return figures
 
 
 @contextmanager
@@ -116,6 +131,24 @@ def _figures(
         settings=settings,
         payload_bytes=progress.payload_bytes if pipeline.sinks.render else None,
         refused_deliveries=progress.refused_deliveries,
+    )
+
+
+def _with_phases(figures: Figures, account: Account, began: float) -> Figures:
+    """What the workers' clocks say: when the first document was begun, and how long documents took until the last.
+
+    Clocks of other machines may be wrong by more than a small job takes, so no phase is longer than the whole.
+    """
+    matching = min(account.progress.matching_nanoseconds / 1e9, figures.seconds)
+    if matching <= 0:
+        return figures
+    planning = min(max(0.0, account.first_began / 1e9 - began), figures.seconds - matching)
+    writing = figures.seconds - planning - matching
+    return replace(
+        figures,
+        matching_seconds=matching,
+        startup=(("planning, and starting workers", planning),),
+        ending=(("waiting, and writing the result", writing),),
     )
 
 

@@ -18,7 +18,7 @@ from treecast.spark.batch.place import ShardTickets
 from treecast.spark.batch.plan import account_rows
 from treecast.spark.batch.row_limit import ROW_BYTES_MAX
 from treecast.spark.job.pipeline import Pipeline
-from treecast.spark.job.progress import SLOWEST_SHOWN
+from treecast.spark.job.progress import FIRST_SHOWN, MOST_SHOWN, SLOWEST_SHOWN
 from treecast.spark.sources.documents import documents
 
 if TYPE_CHECKING:
@@ -102,6 +102,10 @@ def metrics(form: AnswerForm, array: str) -> list[Column]:
         functions.sum(functions.when(functions.col("first"), functions.col("answer.bytes"))).alias("bytes"),
         functions.sum("answer.nanoseconds").alias("nanoseconds"),
         functions.max_by(document, functions.col("answer.nanoseconds"), SLOWEST_SHOWN).alias("slowest"),
+        functions.max_by(document, count, MOST_SHOWN).alias("most"),
+        functions.min_by(document, functions.struct("file", "ordinal"), FIRST_SHOWN).alias("first_documents"),
+        functions.min("answer.began").alias("began"),
+        functions.max("answer.ended").alias("ended"),
     ]
     if form.has_payloads:
         refused = functions.size(functions.filter(array, lambda delivery: delivery["error"].isNotNull()))

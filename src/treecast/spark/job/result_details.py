@@ -1,6 +1,6 @@
-"""What the written rows say: matches per subscription, and refused documents; counted from the files of the result.
+"""What the written rows say of refused documents and deliveries; counted from the files of the result.
 
-figures = with_details(spark.read.parquet("results/matches"), figures)
+figures = with_refused(spark.read.parquet("results/matches"), figures)
 """
 
 from __future__ import annotations
@@ -14,36 +14,10 @@ from treecast.spark.job.progress import document_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-TOP_SHOWN = 20
 REFUSED_SHOWN = 50
 
 
-def with_details(rows: DataFrame, figures: Figures) -> Figures:
-    """The figures with what two small jobs over the result count."""
-    figures = _with_top(rows, figures)
-    return _with_refused(rows, figures) if figures.errors + figures.refused_deliveries else figures
-
-
-def _with_top(rows: DataFrame, figures: Figures) -> Figures:
-    """How many subscriptions have how many matches, and which have most."""
-    from pyspark.sql import functions
-
-    counts = rows.where("subscription is not null").groupBy("subscription").count()
-    bucket = functions.length(functions.bin("count")) - 1  # of the logarithm to base 2, exactly
-    most = functions.max_by(
-        functions.struct("subscription", "count"), functions.struct("count", "subscription"), TOP_SHOWN
-    )
-    by_bucket = counts.groupBy(bucket.alias("bucket"))
-    buckets: dict[int, int] = {}
-    top: list[tuple[str, int]] = []
-    for row in by_bucket.agg(functions.count(functions.lit(1)).alias("n"), most.alias("most")).collect():
-        buckets[row["bucket"]] = row["n"]
-        top += [(pair["subscription"], pair["count"]) for pair in row["most"]]
-    top.sort(key=lambda pair: (-pair[1], pair[0]))
-    return replace(figures, buckets=buckets, top=tuple(top[:TOP_SHOWN]))
-
-
-def _with_refused(rows: DataFrame, figures: Figures) -> Figures:
+def with_refused(rows: DataFrame, figures: Figures) -> Figures:
     """How many were refused for which reason, and the first of them."""
     from pyspark.sql import functions
 

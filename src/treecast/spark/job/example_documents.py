@@ -1,0 +1,85 @@
+"""The documents that a report lets people look into, read again on the driver: what matched, where, what was delivered.
+
+    details = example_details(account.examples.values(), pipeline, index)
+
+A document that the driver cannot read (it lies on another machine, or far inside a large file) has no text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from treecast.errors import TreecastError
+from treecast.index import Index
+from treecast.inputs import document_files
+from treecast.inputs.document_files import MEMBER, ReadSettings
+from treecast.inputs.listing import EVERY_FILE
+from treecast.report import DocumentDetail, detail_of
+from treecast.report.figures import SlowDocument
+from treecast.spark.job.pipeline import Pipeline
+
+READ_BYTES_MAX = 64 << 20
+"""Of one archive or file of records: what lies behind is not read again."""
+
+
+def example_details(examples: Iterable[SlowDocument], pipeline: Pipeline, index: Index) -> tuple[DocumentDetail, ...]:
+    """What the report shows of each, by name."""
+    by_file: dict[str, dict[str, SlowDocument]] = {}
+    for example in examples:
+        file, name = _places(example.name, has_records=bool(pipeline.source.record))
+        by_file.setdefault(file, {})[name] = example
+    details = []
+    for file, wanted in by_file.items():
+        read = _read(file, set(wanted), _settings(pipeline))
+        for name, example in wanted.items():
+            data = read.get(name)
+            if data is None:
+                details.append(DocumentDetail(example.name, example.size_bytes, example.nanoseconds, example.matches))
+                continue
+            details.append(
+                detail_of(
+                    example.name,
+                    data,
+                    index,
+                    rendered=pipeline.sinks.render,
+                    entities=pipeline.source.entities,
+                    nanoseconds=example.nanoseconds,
+                )
+            )
+    return tuple(sorted(details, key=lambda detail: detail.name))
+
+
+def _places(name: str, *, has_records: bool) -> tuple[str, str]:
+    """The file to open, and the name by which its reader calls the document; the first record goes by its file."""
+    if not has_records:
+        return name.partition(MEMBER)[0], name
+    file, sign, number = name.rpartition("#")
+    if not (sign and file and number.isdigit()):
+        file, name = name, f"{name}#0"
+    return file.partition(MEMBER)[0], name
+
+
+def _settings(pipeline: Pipeline) -> ReadSettings:
+    source = pipeline.source
+    rule = None
+    if source.record:
+        from treecast.inputs.records import Rule
+
+        rule = Rule(list(source.record), source.entities, pipeline.limits.document_bytes_max)
+    return ReadSettings(source.pattern or EVERY_FILE, rule, pipeline.limits.document_bytes_max)
+
+
+def _read(file: str, names: set[str], settings: ReadSettings) -> dict[str, bytes]:
+    """The documents of these names, as far as they come early enough."""
+    found: dict[str, bytes] = {}
+    left = READ_BYTES_MAX
+    try:
+        for name, data in document_files.documents([file], settings, lambda name, error: None):
+            if name in names:
+                found[name] = data
+            left -= len(data)
+            if left < 0 or len(found) == len(names):
+                break
+    except TreecastError:  # it is not here
+        pass
+    return found
