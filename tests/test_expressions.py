@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from random import Random
 
@@ -14,7 +15,10 @@ from support.placements import MAKERS, answers, subscription
 from support.rounds_expressions import EXPRESSION_ROUNDS, oracles_agree, round_saxon
 from support.sanitized import fewer
 
+import treecast
 from treecast import Index
+from treecast.index.explain import explain
+from treecast.overlay.onyx.routing import RoutingTable, map_subscription
 from treecast.placement.placement import violations
 
 ROUNDS_EACH = {"grammar": fewer(10), "plain names": fewer(6), "edges": fewer(6)}
@@ -51,6 +55,58 @@ def test_placements_lose_nothing(name: str, drawn: tuple[list[Query], list[bytes
     placement = MAKERS[name](3, documents[:3])
     placement.add_many(subscriptions)
     assert violations(placement, documents, answers(subscriptions, documents)) == []
+
+
+def test_routing_tables_lose_nothing(drawn: tuple[list[Query], list[bytes]]) -> None:
+    """Each query is somebody else's. A table may send a document to more of them, never to fewer."""
+    queries, documents = drawn
+    table = RoutingTable()
+    for place, query in enumerate(queries):
+        table.update(f"q{place}", map_subscription(subscription("s", query)))
+    for document, targets in zip(documents, table.route(documents), strict=True):
+        assert {f"q{place}" for place in lxml_matches(queries, document)} <= set(targets)
+
+
+def test_canonical_texts_mean_the_same(drawn: tuple[list[Query], list[bytes]]) -> None:
+    queries, documents = drawn
+    parsed = [treecast.parse(query.text, namespaces=dict(query.namespaces)) for query in queries]
+    again = [treecast.parse(str(each), namespaces=dict(q.namespaces)) for each, q in zip(parsed, queries, strict=True)]
+    assert again == parsed
+    assert [str(each) for each in again] == [str(each) for each in parsed]
+    written = [replace(query, text=str(each)) for query, each in zip(queries, parsed, strict=True)]
+    compare(written, documents, [Setting(), Setting("one by one", "match")])
+
+
+def test_explanations_say_whether_it_matches(drawn: tuple[list[Query], list[bytes]]) -> None:
+    queries, documents = drawn
+    for document in documents[:3]:
+        expected = lxml_matches(queries, document)
+        for place, query in enumerate(queries):
+            explanation = explain(document, query.text, namespaces=dict(query.namespaces))
+            assert explanation.matched == (place in expected), query.text
+            assert str(explanation)
+
+
+def test_covering_is_sound() -> None:
+    """What is said to be covered matches nothing that the other one does not match."""
+    random = Random("covering")
+    queries = draw_expressions(random, 40, namespaces=False, depth_max=1)
+    queries += [replace(query, text=f"{query.text}[b]", oracle=f"{query.oracle}[b]") for query in queries if is_path(query)]
+    documents = [draw_mixed_document(random, namespaces=False, elements_max=12) for _ in range(12)]
+    matched = [lxml_matches(queries, document) for document in documents]
+    parsed = [treecast.parse(query.text) for query in queries]
+    found = 0
+    for one, first in enumerate(parsed):
+        for two, second in enumerate(parsed):
+            if one != two and first.covers(second):
+                found += 1
+                wrong = [document for document, ids in zip(documents, matched, strict=True) if two in ids and one not in ids]
+                assert not wrong, f"{first} covers {second}: not in {wrong[0]!r}"
+    assert found > 10
+
+
+def is_path(query: Query) -> bool:
+    return query.text.startswith("//") and query.text[-1].isalpha() and not set(query.text) & set(" (=<>|")
 
 
 def test_documents_match_about_a_quarter() -> None:
