@@ -245,7 +245,7 @@ def test_guide() -> None:
                 treecast.parse(text)
         for text in queries(cells[2]):
             treecast.parse(text, namespaces=bound)
-    assert count > 20
+    assert count >= 8
 
 
 def test_a_query_that_is_not_a_text_is_refused_in_a_sentence() -> None:
@@ -267,7 +267,7 @@ def test_functions_are_known_everywhere() -> None:
         assert (reason.kind, reason.holds) == (name, True)
         assert function.holds("x", "x") and not function.holds("y", "x")
     with pytest.raises(treecast.QueryError) as caught:
-        treecast.parse("/a[sum(b)]")
+        treecast.parse("/a[sums(b)]")
     assert all(f"{name}()" in caught.value.hint for name in FUNCTIONS)
     with pytest.raises(KeyError):
         _native.function_holds("sum", "", "")

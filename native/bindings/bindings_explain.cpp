@@ -140,7 +140,7 @@ private:
 
     // (text, holds, kind, places, parts, position, last, out of order, other, the namespace wanted)
     nb::tuple condition(const Reason& reason) const {
-        static constexpr std::string_view kinds[] = {"and", "or", "not", "exists", "compare", "", "position", "position", "position"};
+        static constexpr std::string_view kinds[] = {"and", "or", "not", "exists", "compare", "", "position", "position", "position", "term"};
         const Expr& expr = query_.expr(reason.expr);
         std::string_view kind = expr.kind == ExprKind::call ? traits_of(expr.function).name : kinds[static_cast<int>(expr.kind)];
         nb::list found;

@@ -3,6 +3,7 @@
 
 #include "bindings/bindings.hpp"
 #include "query/query.hpp"
+#include "query/query_print.hpp"
 
 #include <string>
 #include <utility>
@@ -75,8 +76,21 @@ public:
             case ExprKind::position: return nb::make_tuple("position", relation, value(expr.value));
             case ExprKind::position_last: return nb::make_tuple("position-last", relation);
             case ExprKind::last: return nb::make_tuple("last", relation, value(expr.value));
+            case ExprKind::term: return nb::make_tuple("term", term(expr.first), requirement(expr.value), query_.term(expr.first).uses_position);
         }
         return nb::make_tuple();
+    }
+
+    // Its key: what has another meaning has another text.
+    nb::object term(uint32_t index) const {
+        std::string text;
+        QueryPrinter(query_, true, text).term(index);
+        return text_object(text);
+    }
+
+    nb::object requirement(uint32_t index) const {
+        if (index == no_entry) return nb::none();
+        return one_expr(query_.expr(index));
     }
 
     nb::object value(uint32_t index) const {

@@ -87,6 +87,7 @@ private:
                 query_.each_expr(expr.first, [&](uint32_t, const Expr& operand) { predicate(operand, to, first); });
                 return;
             case ExprKind::disjunction: refuse("'or'", expr.source);
+            case ExprKind::term: refuse("expressions of XPath other than paths and values", expr.source);
             case ExprKind::negation: refuse("not()", expr.source);
             case ExprKind::call: refuse(function_text(expr.function), expr.source);
             case ExprKind::position_last:

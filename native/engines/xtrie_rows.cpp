@@ -81,6 +81,7 @@ private:
                 query_.each_expr(expr.first, [&](uint32_t, const Expr& operand) { read_condition(at, operand); });
                 return;
             case ExprKind::disjunction: refuse("'or'", expr.source);
+            case ExprKind::term: refuse("expressions of XPath other than paths and values", expr.source);
             case ExprKind::negation: refuse("not()", expr.source);
             case ExprKind::position:
             case ExprKind::position_last:

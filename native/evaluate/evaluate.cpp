@@ -50,6 +50,8 @@ uint64_t work_max(const Document& document, uint64_t per_item) {
 void Evaluator::begin(const Document& document) {
     document_ = &document;
     values_.begin(document);
+    if (terms_) terms_->begin(document);
+    terms_query_ = nullptr;
     if (names_ != document.names || generation_ != document.names->generation()) {
         names_ = document.names;
         generation_ = names_->generation();
@@ -88,6 +90,7 @@ void Evaluator::open(const Query& query, bool ordered) {
     cursors_.clear();
     survivors_.clear();
     slots_ = 0;
+    terms_query_ = nullptr;
     values_.forget_literals();
     prepare_paths(query.branches(), false, false, false);
     size_table();
@@ -156,6 +159,10 @@ bool Evaluator::prepare_expr(uint32_t index, bool nested, bool kept) {
         case ExprKind::position:
         case ExprKind::position_last:
         case ExprKind::last: positional = true; break;
+        case ExprKind::term:
+            positional = query_->term(expr.first).uses_position;
+            if (expr.value != no_entry) prepare_expr(expr.value, nested, false);     // only explanations ask for it
+            break;
     }
     grown(expr_plans_, index).positional = positional;
     if (kept) keep_parts(index);

@@ -39,10 +39,12 @@
 #include "base/seeded_hash.hpp"
 #include "document/document.hpp"
 #include "document/string_values.hpp"
+#include "evaluate/terms.hpp"
 #include "query/query.hpp"
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -190,6 +192,10 @@ private:
     bool check_predicates(const Step& step, Item item);
     bool check_paths(uint32_t expr, Item item);
     bool check_first(const Expr& expr, Item item);
+    bool check_term(uint32_t term, Item item, uint32_t position, uint32_t last);
+    Terms& terms();                     // ready for the query
+    uint32_t number_in(const ItemTable& table, Item item) const;
+    void select_term(uint32_t term, std::vector<Item>& out);
     bool check_text(const Expr& expr, Item item);
     bool check_empty(const Expr& expr) const { return query_->value(expr.value).text.size == 0; }
     bool check_position(const Expr& expr, uint32_t position, uint32_t last) const;
@@ -325,6 +331,8 @@ private:
     std::vector<Cursor> cursors_;
     std::vector<uint32_t> survivors_;           // a stack: of positional steps, what is left after their predicates
     StringValues values_;
+    std::unique_ptr<Terms> terms_;              // none before the first term
+    const Query* terms_query_ = nullptr;        // that they are open for
     std::string buffer_;
     uint64_t allowed_ = ~0ull, looked_max_ = ~0ull;
     static constexpr uint64_t looks_per_poll = 1u << 14;

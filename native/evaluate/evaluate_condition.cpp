@@ -45,8 +45,35 @@ bool Evaluator::check(uint32_t index, Item item, uint32_t position, uint32_t las
         case ExprKind::position:
         case ExprKind::position_last:
         case ExprKind::last: return check_position(expr, position, last);
+        case ExprKind::term: return check_term(expr.first, item, position, last);
     }
     return false;
+}
+
+// Terms are opened when the first of a query is asked: most queries have none.
+Terms& Evaluator::terms() {
+    if (!terms_) {
+        terms_ = std::make_unique<Terms>(*this);
+        terms_->begin(*document_);
+    }
+    if (terms_query_ != query_) {
+        terms_query_ = query_;
+        terms_->open(*query_);
+    }
+    return *terms_;
+}
+
+uint32_t Evaluator::number_in(const ItemTable& table, Item item) const {
+    switch (item.kind) {
+        case StepKind::attribute: return table.of_attribute(item.index);
+        case StepKind::text: return table.of_text(item.index);
+        default: return table.of_element(item.index);
+    }
+}
+
+bool Evaluator::check_term(uint32_t term, Item item, uint32_t position, uint32_t last) {
+    Terms& terms = this->terms();
+    return terms.truth(term, {number_in(terms.table(), item), position, last});
 }
 
 // XPath numbers are doubles, so a position compares as one: [1.5] is legal and selects nothing.

@@ -33,6 +33,7 @@ bool find_atoms(const Query& query, uint32_t index, std::array<uint32_t, 3>& ato
             query.each_expr(expr.first, [&](uint32_t operand, const Expr&) { fit = fit && find_atoms(query, operand, atoms, count); });
             return fit;
         }
+        case ExprKind::term: return !query.term(expr.first).uses_position;
         default: return true;
     }
 }

@@ -10,6 +10,7 @@ namespace treecast {
 void Evaluator::select(const Query& query, bool ordered, std::vector<Item>& out) {
     open(query, ordered);
     out.clear();
+    if (query.selection() != no_term) return select_term(query.selection(), out);
     Reached set;
     for (uint32_t branch = query.branches(); branch != no_entry; branch = query.path(branch).next) {
         set = start_at(none);
@@ -20,6 +21,23 @@ void Evaluator::select(const Query& query, bool ordered, std::vector<Item>& out)
     if (query.path(query.branches()).next == no_entry) return;
     std::sort(out.begin(), out.end(), [this](Item a, Item b) { return order(a) < order(b); });
     out.erase(std::unique(out.begin(), out.end()), out.end());
+}
+
+// Comments, instructions and the document itself are no items of a delivery: check_delivered has refused them.
+void Evaluator::select_term(uint32_t term, std::vector<Item>& out) {
+    Terms& terms = this->terms();
+    const ItemTable& table = terms.table();
+    Terms::Set set;
+    terms.items(term, {}, set);
+    for (uint32_t item : set) {
+        uint32_t index = table.index(item);
+        switch (table.kind(item)) {
+            case ItemKind::element: out.push_back({StepKind::element, index}); break;
+            case ItemKind::attribute: out.push_back({StepKind::attribute, index}); break;
+            case ItemKind::text: out.push_back({StepKind::text, index}); break;
+            default: break;
+        }
+    }
 }
 
 // Alternates between two sets, so that no step allocates.

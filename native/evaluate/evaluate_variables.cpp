@@ -15,6 +15,7 @@ void Evaluator::enter(const Query& query) {
     survivors_.clear();
     slots_ = 0;
     settled_ = false;
+    terms_query_ = nullptr;
     values_.forget_literals();
 }
 

@@ -268,6 +268,11 @@ Reason Explainer::reason(uint32_t index, Item item, uint32_t position, uint32_t 
             made.position = position;
             made.last = last;
             break;
+        case ExprKind::term:
+            // What is missing is often what the term requires; otherwise the term speaks for itself.
+            if (!made.holds && expr.value != no_entry && !evaluator_.check(expr.value, item, position, last))
+                made.parts.push_back(reason(expr.value, item, position, last));
+            break;
         default: reason_of_paths(index, item, made);
     }
     return made;

@@ -206,6 +206,13 @@ private:
         case ExprKind::position:
         case ExprKind::position_last:
         case ExprKind::last: return always(false);
+        case ExprKind::term: {
+            // Wherever a term is true, what it requires holds. Where it is false, nothing is known.
+            if (negated || expr.value == no_entry) return always(false);
+            Ways ways = of_expr(query_.expr(expr.value), false);
+            for (Way& way : ways) way.exact = false;
+            return ways;
+        }
         default: break;
         }
         Ways ways = of_condition(expr);

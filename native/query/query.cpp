@@ -63,9 +63,13 @@ void Query::clear() {
     steps_.clear();
     exprs_.clear();
     values_.clear();
+    terms_.clear();
+    term_steps_.clear();
     uris_.clear();
     stored_.clear();
     branches_ = no_entry;
+    selection_ = no_term;
+    is_condition_ = false;
     linear_ = true;
     alternatives_ = false;
 }

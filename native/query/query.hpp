@@ -25,6 +25,7 @@
 
 #include "query/functions.hpp"
 #include "query/path.hpp"
+#include "query/term.hpp"
 #include "query/token.hpp"
 
 #include <memory>
@@ -95,14 +96,15 @@ enum class ExprKind : uint8_t {
     position,        // position() relation value
     position_last,   // position() relation last()
     last,            // last() relation value
+    term,            // boolean(the Term `first`). It requires the Expr `value`, if there is one: see query_relax.cpp
 };
 
 struct Expr {
     ExprKind kind = ExprKind::exists;
     Relation relation = Relation::eq;
     Function function{};              // of a call
-    uint32_t first = no_entry;        // Expr of and, or, not; PathEntry of exists, compare, call
-    uint32_t value = no_entry;        // Value of compare, call, position, last
+    uint32_t first = no_entry;        // Expr of and, or, not; PathEntry of exists, compare, call; Term of term
+    uint32_t value = no_entry;        // Value of compare, call, position, last; Expr of term
     uint32_t next = no_entry;         // the next operand, or the next predicate of the step
     Slice source;                     // of a predicate: with its brackets
 };
@@ -130,6 +132,17 @@ public:
     void fill(const std::vector<uint32_t>& values, const std::vector<std::string_view>& texts);
 
     uint32_t branches() const { return branches_; } // the first PathEntry of the top-level union
+
+    // What is no union of paths is a condition of the document: its branch is /*[condition]. If it is a set of items all the same,
+    // as (//a)[2] is, `selection` is its Term.
+    bool is_condition() const { return is_condition_; }
+    uint32_t selection() const { return selection_; }
+    bool has_terms() const { return !terms_.empty(); }
+    const Term& term(uint32_t index) const { return terms_[index]; }
+    const TermStep& term_step(uint32_t index) const { return term_steps_[index]; }
+    uint32_t terms() const { return static_cast<uint32_t>(terms_.size()); }
+    uint32_t term_steps() const { return static_cast<uint32_t>(term_steps_.size()); }
+    std::string_view uri(const TermStep& step) const { return {uris_.data() + step.uri.begin, step.uri.size}; }
     const PathEntry& path(uint32_t index) const { return paths_[index]; }
     const Step& step(uint32_t index) const { return steps_[index]; }
     const Expr& expr(uint32_t index) const { return exprs_[index]; }
@@ -143,6 +156,8 @@ public:
     template <class Visit> void each_step(uint32_t first, Visit&& visit) const { each(steps_, first, visit); }
     template <class Visit> void each_of_all_steps(Visit&& visit) const { for (const Step& step : steps_) visit(step); }
     template <class Visit> void each_expr(uint32_t first, Visit&& visit) const { each(exprs_, first, visit); }
+    template <class Visit> void each_term(uint32_t first, Visit&& visit) const { each(terms_, first, visit); }
+    template <class Visit> void each_term_step(uint32_t first, Visit&& visit) const { each(term_steps_, first, visit); }
 
 private:
     friend class QueryParser;
@@ -152,6 +167,7 @@ private:
         for (; index != no_entry; index = entries[index].next) visit(index, entries[index]);
     }
     void clear();
+    std::string print(bool expanded) const;
     // linear_paths for unions and self:: steps. Refuses more than alternatives_max; parsing has tried this already.
     void expand(std::vector<Path>& out) const;
 
@@ -162,8 +178,11 @@ private:
     std::vector<Step> steps_;
     std::vector<Expr> exprs_;
     std::vector<Value> values_;
+    std::vector<Term> terms_;
+    std::vector<TermStep> term_steps_;
     uint32_t text_size_ = 0;
-    uint32_t branches_ = no_entry;
+    uint32_t branches_ = no_entry, selection_ = no_term;
+    bool is_condition_ = false;
     bool linear_ = true;
     bool alternatives_ = false;       // some step of a branch needs expand()
 };

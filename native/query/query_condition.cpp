@@ -6,23 +6,9 @@
 #include "document/characters.hpp"
 #include "document/number.hpp"
 #include "query/query_parser.hpp"
+#include "query/relation.hpp"
 
 namespace treecast {
-
-namespace {
-
-// The relation after its sides have been swapped. Paths always go to the left, so the rest of the code has one case.
-Relation mirrored(Relation relation) {
-    switch (relation) {
-        case Relation::lt: return Relation::gt;
-        case Relation::le: return Relation::ge;
-        case Relation::gt: return Relation::lt;
-        case Relation::ge: return Relation::le;
-        default: return relation;
-    }
-}
-
-}  // namespace
 
 // Reads one or more predicates of a step, starting at the first '['.
 void QueryParser::read_predicates(uint32_t step) {
@@ -45,7 +31,7 @@ void QueryParser::read_predicates(uint32_t step) {
         end = scan_.at;
         if (!merge_name_test(step, operand)) {
             Operand predicate = as_predicate(operand);
-            // XPath leaves the order of attributes open, so a position would select by chance.
+            // XPath leaves the order of attributes open, so a position would select by chance. As a term it follows the document.
             if (predicate.positional && context_ == StepKind::attribute)
                 refuse("TC106", "attributes have no order, so they have no positions", since(begin),
                        "test the attribute by name, or its value with '.'");
@@ -105,8 +91,8 @@ bool QueryParser::read_word(std::string_view word) {
     return false;
 }
 
-// XPath allows a = b = c, which compares a truth value. It is nearly always a mistake, so it is refused.
-QueryParser::Operand QueryParser::read_comparison() {
+// Patterns compare a path with a constant. What else XPath allows, a = b = c among it, is read as a term.
+QueryParser::Operand QueryParser::read_plain_comparison() {
     Operand left = read_union();
     check_arithmetic();
     Relation relation, again;
@@ -393,16 +379,16 @@ QueryParser::Operand QueryParser::compare(const Operand& left, Relation relation
 // Turns an operand into a truth value. A path is true if it selects something.
 QueryParser::Operand QueryParser::as_condition(const Operand& operand) {
     if (operand.is == Is::condition) return operand;
+    if (operand.is == Is::term) return term_condition(operand.index, operand.source);
+    bool other = operand.is != Is::paths && operand.is != Is::count && operand.is != Is::name_test;
+    bool name = operand.is == Is::name_test && context_ != StepKind::element;
+    if ((other || name) && !bound_) return as_condition(as_term(operand));
     Expr expr;
     if (operand.is == Is::paths || operand.is == Is::count) {       // a number is true where it is not 0
         expr.first = operand.index;
         return make_condition(expr, false, operand.source);
     }
     if (operand.is != Is::name_test) refuse_constant(operand);
-    if (context_ == StepKind::text) refuse("TC103", "a text has no name", operand.source, "test the element that it is in");
-    if (context_ == StepKind::attribute)       // nothing that says more of an attribute's name has a place in the patterns
-        refuse("TC103", "local-name() of an attribute is understood in one form only: @*[local-name()='x']", operand.source,
-               "name the attributes that you want: @a | @b");
     // local-name() = "x" becomes a path: self::*[local-name()="x"], or not() of that.
     // It will be printed like this, and the printed text must not be nested too deeply to be read again.
     uint32_t deeper = operand.relation == Relation::eq ? 2 : 3;
@@ -428,6 +414,21 @@ QueryParser::Operand QueryParser::as_condition(const Operand& operand) {
 // A whole predicate: a number or last() there is a position.
 QueryParser::Operand QueryParser::as_predicate(const Operand& operand) {
     Expr expr;
+    if (operand.is == Is::position) return as_predicate(as_term(operand));
+    if (operand.is == Is::term && query_.terms_[operand.index].type == TermType::number) {
+        Term position, equal;                            // [n] is [position() = n]
+        position.kind = TermKind::call;
+        position.function = TermFunction::position;
+        position.uses_context = position.uses_position = true;
+        query_.terms_[operand.index].relation = static_cast<uint8_t>(Relation::eq);
+        position.next = operand.index;
+        equal.kind = TermKind::comparison;
+        equal.type = TermType::boolean;
+        equal.uses_context = equal.uses_position = true;
+        position.source = equal.source = operand.source;
+        equal.first = append(query_.terms_, position, operand.source);
+        return term_condition(append(query_.terms_, equal, operand.source), operand.source);
+    }
     expr.kind = operand.is == Is::last ? ExprKind::position_last : ExprKind::position;
     expr.value = operand.is == Is::last ? no_entry : operand.index;
     if (operand.is == Is::number || operand.is == Is::last) return make_condition(expr, true, operand.source);

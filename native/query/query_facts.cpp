@@ -102,6 +102,9 @@ void QueryFacts::condition(const Query& query, const Expr& expr, const Place& pl
         case ExprKind::exists:
         case ExprKind::compare:
             break;
+        case ExprKind::term:                                       // what it requires
+            if (expr.value != no_entry) condition(query, query.expr(expr.value), place, branch);
+            return;
         default:
             return;
     }

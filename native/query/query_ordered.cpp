@@ -42,6 +42,8 @@ private:
             case ExprKind::position_last:
             case ExprKind::last:
                 refuse("positions cannot stand in an ordered pattern", expr.source, "drop the position, or the order");
+            case ExprKind::term:
+                refuse("an ordered pattern is made of paths and values", expr.source, "drop the expression, or the order");
             default: paths(expr);
         }
     }

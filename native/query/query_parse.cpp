@@ -24,7 +24,16 @@ void parse_query(std::string_view text, const Bindings& bindings, Query& out) {
 // Parsing also proves that the query can be printed and expanded within the limits. Later code relies on that.
 void QueryParser::parse(std::string_view text) {
     begin(text);
-    read_branches();
+    const Mark start = mark();
+    try {
+        read_branches();
+    } catch (const Failure& failure) {
+        if (failure.limit) throw;
+        const Failure plain = failure;
+        go_back(start);
+        query_.linear_ = true;
+        read_whole(plain);
+    }
     // The canonical text may be up to three times as long, and must be readable too.
     if (text.size() > query_limits.text_bytes_max / 4 && query_.text().size() > query_limits.text_bytes_max)
         refuse_limit("TC321", "bytes of canonical text", "text_bytes_max", query_limits.text_bytes_max, {});

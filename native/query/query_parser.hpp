@@ -26,12 +26,12 @@ protected:
         Slice gap_source;
     };
     // What an expression in brackets turned out to be. A condition is an Expr already.
-    enum class Is : uint8_t { paths, condition, literal, number, position, last, local_name, name_test, count, string };
+    enum class Is : uint8_t { paths, condition, literal, number, position, last, local_name, name_test, count, string, term };
     struct Operand {
         Is is = Is::paths;
         bool positional = false;           // a condition that depends on position() or last()
         Relation relation = Relation::eq;  // of a name_test: local-name() = or != the literal
-        uint32_t index = no_entry;         // PathEntry, Expr or Value
+        uint32_t index = no_entry;         // PathEntry, Expr, Value or Term
         Slice source;
     };
 
@@ -60,6 +60,7 @@ protected:
     template <class Read> Operand read_joined(ExprKind kind, std::string_view word, Read read);
     bool read_word(std::string_view word);
     Operand read_comparison();
+    Operand read_plain_comparison();
     Operand read_union();
     Operand read_operand();
     Operand read_parenthesis();
@@ -86,6 +87,62 @@ protected:
     bool read_relation(Relation& relation);
     void close(char bracket);
     void check_arithmetic();
+
+    // query_term.cpp
+    uint32_t read_term();
+    uint32_t read_term_conjunction();
+    uint32_t read_term_equality();
+    uint32_t read_term_comparison(bool equality);
+    uint32_t read_term_sum();
+    uint32_t read_term_product();
+    uint32_t read_term_unary();
+    uint32_t read_term_union();
+    uint32_t read_term_path();
+    virtual bool read_term_variable(Term& path);
+    uint32_t read_term_primary();
+    uint32_t read_term_call(Slice name);
+    static std::string argument_words(const TermFunctionTraits& traits);
+    bool read_term_predicates(uint32_t& first);
+    void read_term_steps(Term& path, bool gap);
+    void read_term_step(TermStep& step);
+    void read_term_test(TermStep& step);
+    uint32_t join_terms(TermKind kind, TermType type, const std::vector<uint32_t>& operands, uint32_t begin);
+    uint32_t append_term(Term term, uint32_t begin);
+
+    // query_whole.cpp
+    struct Mark {                          // how far everything was, so that a text can be read again in another way
+        size_t paths, steps, exprs, values, terms, term_steps;
+        uint32_t at, entries;
+        StepKind context;
+        bool in_branch, bound, message, in_term_predicate;
+    };
+    Mark mark() const;
+    void go_back(const Mark& mark);
+    // Reads with `plain`, and if that fails with `other`. If both fail, the failure is that of the one that came further.
+    template <class Plain, class Other> auto read_either(Plain plain, Other other);
+    void read_whole(const Failure& plain);
+    Operand as_term(const Operand& operand);
+    Operand term_condition(uint32_t term, Slice source);
+    virtual bool reads_bound_terms() const { return false; }
+    [[noreturn]] void refuse_relative(uint32_t term);
+
+    // query_relax.cpp
+    uint32_t relax(uint32_t term);
+    uint32_t relax_comparison(const Term& comparison);
+    uint32_t relax_string(uint32_t term);
+    uint32_t relax_number(uint32_t term);
+    struct Goal {                          // what one item at the end of a path is compared with, if anything
+        Relation relation = Relation::eq;
+        uint32_t value = no_entry;
+    };
+    uint32_t relax_items(const Term& term, const Goal& goal);
+    void relax_path(const Term& term, const Goal& goal, std::vector<uint32_t>& parts);
+    uint32_t relaxed(const PathEntry& path, const Goal& goal, Slice source);
+    static bool relax_axis(TermAxis axis, Step& step);
+    static bool relax_test(const TermStep& from, Step& step);
+    uint32_t all_of(const std::vector<uint32_t>& conditions, Slice source);
+    uint32_t one_of(const std::vector<uint32_t>& conditions, Slice source);
+    uint32_t join_exprs(ExprKind kind, const std::vector<uint32_t>& operands, Slice source);
 
     // query_refuse.cpp
     [[noreturn]] void refuse(const char* code, std::string message, Slice where, std::string hint = {});
@@ -133,6 +190,7 @@ protected:
     StepKind context_ = StepKind::element;   // what `.` is in the predicate being read
     bool message_ = false;                   // the branch starts with $msg: `/` in its predicates starts at the step
     bool in_branch_ = false;                 // not inside a predicate
+    bool in_term_predicate_ = false;         // inside a predicate of a term
     bool bound_ = false;                     // in a transformation, outside brackets: paths start at variables
     bool clauses_ = false;                   // in a transformation with variables
     static constexpr const char* absolute_hint = "a query is an absolute path such as /a/b or //b";

@@ -128,7 +128,17 @@ void QueryPrinter::condition(const Expr& expr) {
             out_ += "last()";
             relation(expr);
             break;
+        case ExprKind::term: term_of(expr); break;
     }
+}
+
+// As a condition among others a term stands alone or in parentheses: `or` and `and` bind weaker than anything else in it.
+void QueryPrinter::term_of(const Expr& expr) {
+    const TermKind kind = query_.term(expr.first).kind;
+    const bool weak = kind == TermKind::disjunction || kind == TermKind::conjunction;
+    if (weak) out_ += '(';
+    term(expr.first);
+    if (weak) out_ += ')';
 }
 
 // Only `or` below `and` binds weaker than its surroundings; nothing else needs parentheses.
@@ -167,16 +177,17 @@ void QueryPrinter::literal(std::string_view text) {
     ((out_ += quote) += text) += quote;
 }
 
-std::string Query::text() const {
+std::string Query::print(bool expanded) const {
     std::string out;
-    QueryPrinter(*this, false, out).paths(branches_);
+    QueryPrinter printer(*this, expanded, out);
+    if (selection_ != no_term) printer.term(selection_);
+    else if (is_condition_) printer.condition(exprs_[steps_[paths_[branches_].first].predicates]);
+    else printer.paths(branches_);
     return out;
 }
 
-std::string Query::key() const {
-    std::string out;
-    QueryPrinter(*this, true, out).paths(branches_);
-    return out;
-}
+std::string Query::text() const { return print(false); }
+
+std::string Query::key() const { return print(true); }
 
 }  // namespace treecast

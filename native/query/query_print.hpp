@@ -24,6 +24,7 @@ public:
     void predicates(const Step& step);
     void condition(const Expr& expr);
     void relation(const Expr& expr);                // of a comparison, with its value
+    void term(uint32_t index);                      // query_print_term.cpp
 
 protected:
     // Prints where the path starts and returns true if a slash must follow.
@@ -36,6 +37,11 @@ protected:
     std::string& out_;
 
 private:
+    void inner_term(uint32_t index, int least);
+    void term_path(const Term& path);
+    void term_step(const TermStep& step);
+    void term_predicates(uint32_t first);
+    void term_of(const Expr& expr);
     void one_step(const Step& step);
     void name_test(const Step& step);
     void predicate(const Expr& expr);

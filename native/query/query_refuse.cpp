@@ -33,11 +33,9 @@ constexpr Advice function_advice[] = {
     {"substring", "use starts-with(x, \"…\") or contains(x, \"…\")"},
     {"substring-before", "use contains(x, \"…\")"},
     {"substring-after", "use contains(x, \"…\")"},
-    {"ends-with", "use contains(x, \"…\")"},
-    {"matches", "use starts-with(x, \"…\") or contains(x, \"…\")"},
-    {"lower-case", "compare with each spelling: [x = \"a\" or x = \"A\"]"},
-    {"upper-case", "compare with each spelling: [x = \"a\" or x = \"A\"]"},
-    {"translate", "compare with each spelling: [x = \"a\" or x = \"A\"]"},
+    {"ends-with", "use substring(x, string-length(x) - 2) = \"…\", which is for three characters"},
+    {"lower-case", "use translate(x, \"ABC\", \"abc\") with all letters that may occur"},
+    {"upper-case", "use translate(x, \"abc\", \"ABC\") with all letters that may occur"},
     {"concat", "compare the parts one by one"},
     {"exists", "write the path itself: [x]"},
     {"empty", "write not(x)"},
@@ -63,9 +61,9 @@ constexpr Advice clause_advice[] = {
 
 // Built from the table of functions, so that the hint never lags behind the language.
 std::string function_hint() {
-    std::string list = "the functions are not(), ";
-    for (const FunctionTraits& traits : functions) (list += function_text(traits.function)) += ", ";
-    return list + "position(), last() and local-name()";
+    std::string list = "the functions are those of XPath 1.0: ";
+    for (const TermFunctionTraits& traits : term_functions) ((list += traits.name) += "()") += traits.function == term_functions.back().function ? "" : ", ";
+    return list;
 }
 
 // The characters that word processors put in place of quotes.
@@ -137,7 +135,7 @@ void QueryParser::refuse_axis(Slice name) {
     Slice where{name.begin, scan_.at + 2 - name.begin};
     if (hint.empty())
         refuse("TC102", "there is no axis '" + shown(name) + "'", where,
-               "the axes are child, descendant, descendant-or-self, self and attribute");
+               "the axes are those of XPath 1.0 without namespace::");
     refuse("TC102", "unsupported axis: '" + shown(name) + "' cannot be matched on a stream", where, hint);
 }
 
@@ -155,7 +153,7 @@ void QueryParser::refuse_function(Slice name, bool step) {
     std::string_view function = scan_.view(name);
     bool known = find_function(function) != nullptr;
     for (std::string_view other : {"not", "position", "last", "local-name"}) known = known || function == other;
-    if (known)
+    if (known || (step && !clauses_ && find_term_function(function)))
         refuse("TC103", shown(name) + "() cannot stand in place of a step", where, "write it as a predicate, in brackets");
     std::string hint = find_advice(function_advice, function);
     if (clauses_ && function == "count") hint = "count($n/a) stands in where and if (…), outside brackets";
@@ -291,6 +289,12 @@ void QueryParser::refuse_variable(Slice where) {
                "put a condition on another variable into 'where'");
     refuse("TC105", "variables are not part of the language, '$msg' at the front of a path excepted", where,
            "$msg/a means /a");
+}
+
+// A term that depends on where it is asked.
+void QueryParser::refuse_relative(uint32_t term) {
+    refuse("TC104", "the expression depends on a context, and at the top there is none", query_.terms_[term].source,
+           "start its paths at the document: count(//a) for count(a)");
 }
 
 // The hint shows the binding in Python and on the command line.

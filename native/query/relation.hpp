@@ -5,6 +5,17 @@
 
 namespace treecast {
 
+// The relation after its sides have been swapped.
+constexpr Relation mirrored(Relation relation) {
+    switch (relation) {
+        case Relation::lt: return Relation::gt;
+        case Relation::le: return Relation::ge;
+        case Relation::gt: return Relation::lt;
+        case Relation::ge: return Relation::le;
+        default: return relation;
+    }
+}
+
 template <class Left, class Right>
 bool related(Relation relation, const Left& left, const Right& right) {
     switch (relation) {

@@ -133,6 +133,7 @@ public:
     // `order` receives the numbers of its variables in the order in which the key mentions them, including those bound inside it.
     std::string shape_key(uint32_t shape, std::vector<uint32_t>& order) const;
     std::string paths_key(uint32_t paths, std::vector<uint32_t>& order) const;
+    std::string term_key(uint32_t term, std::vector<uint32_t>& order) const;
 
     // Other literals in the conditions: see Query::fill.
     void fill(const std::vector<uint32_t>& values, const std::vector<std::string_view>& texts) { query_.fill(values, texts); }

@@ -339,7 +339,56 @@ void parse_matching(std::string_view text, const Bindings& bindings, bool ordere
 }
 
 // Markup and plain text in one payload could not be told apart.
+namespace {
+
+enum : unsigned { delivers_elements = 1, delivers_values = 2, delivers_neither = 4 };
+
+// What a term may select. Of an item's parents the document is left out, which is no element.
+unsigned kinds_of(const Query& query, uint32_t index) {
+    const Term& term = query.term(index);
+    unsigned kinds = delivers_neither;
+    if (term.kind == TermKind::union_ || term.first != no_term) {
+        kinds = 0;
+        for (uint32_t at = term.first; at != no_term; at = term.kind == TermKind::union_ ? query.term(at).next : no_term) kinds |= kinds_of(query, at);
+    }
+    query.each_term_step(term.steps, [&](uint32_t, const TermStep& step) {
+        const bool up = step.axis == TermAxis::parent || step.axis == TermAxis::ancestor;
+        switch (step.test) {
+            case TermTest::any_item:
+                if (step.axis == TermAxis::self) break;
+                kinds = step.axis == TermAxis::attribute ? delivers_values : up ? delivers_elements : delivers_elements | delivers_values | delivers_neither;
+                break;
+            case TermTest::text: kinds = delivers_values; break;
+            case TermTest::comment:
+            case TermTest::instruction: kinds = delivers_neither; break;
+            default: kinds = step.axis == TermAxis::attribute ? delivers_values : delivers_elements;
+        }
+    });
+    return kinds;
+}
+
+[[noreturn]] void refuse_delivery(const char* message, Slice where, const char* hint) {
+    Failure failure(Family::query, "TC118", message, where.begin);
+    failure.length = where.size;
+    failure.hint = hint;
+    throw failure;
+}
+
+}  // namespace
+
 void check_delivered(const Query& query) {
+    const char* both = "add a subscription for each, or a transformation, which escapes texts: for $i in $msg/a | $msg/a/text() return $i";
+    const char* mixed = "elements are delivered as markup, attributes and texts as plain text: not both together";
+    const Slice whole{0, static_cast<uint32_t>(query.written().size())};
+    if (query.is_condition() && query.selection() == no_term)
+        refuse_delivery("a condition selects nothing that could be delivered", whole, "deliver the document, or write a path");
+    if (query.selection() != no_term) {
+        unsigned kinds = kinds_of(query, query.selection());
+        if (kinds & delivers_neither)
+            refuse_delivery("elements, attributes and texts can be delivered, and nothing else", whole, "end the path with a name, @name or text()");
+        if (kinds == (delivers_elements | delivers_values)) refuse_delivery(mixed, whole, both);
+        return;
+    }
     auto is_element = [&](const PathEntry& path) {
         StepKind kind = StepKind::element;
         query.each_step(path.first, [&](uint32_t, const Step& step) { kind = step.kind; });
@@ -347,12 +396,7 @@ void check_delivered(const Query& query) {
     };
     bool first = is_element(query.path(query.branches()));
     query.each_path(query.branches(), [&](uint32_t, const PathEntry& path) {
-        if (is_element(path) == first) return;
-        Failure failure(Family::query, "TC118", "elements are delivered as markup, attributes and texts as plain text: not both together",
-                        path.source.begin);
-        failure.length = path.source.size;
-        failure.hint = "add a subscription for each, or a transformation, which escapes texts: for $i in $msg/a | $msg/a/text() return $i";
-        throw failure;
+        if (is_element(path) != first) refuse_delivery(mixed, path.source, both);
     });
 }
 

@@ -275,4 +275,10 @@ std::string Transformation::paths_key(uint32_t paths, std::vector<uint32_t>& ord
     return out;
 }
 
+std::string Transformation::term_key(uint32_t term, std::vector<uint32_t>& order) const {
+    std::string out;
+    ShapePrinter(*this, true, out, &order).term(term);
+    return out;
+}
+
 }  // namespace treecast

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "document/document.hpp"
+#include "document/spelling.hpp"
 #include "render/scopes.hpp"
 
 #include <cstdint>
@@ -17,12 +18,5 @@ void copy_element(const Document& document, Scopes& scopes, uint32_t element, co
 // The children of the document itself: its root, and the comments and instructions around it.
 template <class Out>
 void copy_document(const Document& document, Scopes& scopes, const NamespacesInForce& in_force, Out& out);
-
-// Names as written in the source, with their prefix.
-std::string_view element_qname(const Document& document, uint32_t element);
-std::string_view attribute_qname(const Document& document, uint32_t attribute);
-
-// The element that has an attribute.
-uint32_t owner_of(const Document& document, uint32_t attribute);
 
 }  // namespace treecast

@@ -249,6 +249,11 @@ void condition_key(const Transformation& all, uint32_t index, std::vector<uint32
             query.each_expr(expr.first, [&](uint32_t operand, const Expr&) { condition_key(all, operand, order, key); });
             key += ')';
             break;
+        case ExprKind::term: {
+            std::string text = all.term_key(expr.first, order);
+            ((key += std::to_string(text.size())) += ':') += text;
+            break;
+        }
         default:
             key += all.paths_key(expr.first, order);
             if (expr.value == no_entry) break;

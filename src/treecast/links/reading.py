@@ -32,6 +32,7 @@ from treecast.query.tree import (
     Or,
     Path,
     Step,
+    Term,
     is_positional,
 )
 
@@ -50,8 +51,17 @@ def paths_in(thing: object) -> Iterator[Path]:
 
 
 def starts_at_document(thing: object) -> bool:
-    """Whether some path in it starts at the document, and not at what is bound."""
-    return any(path.absolute for path in paths_in(thing))
+    """Whether some path in it starts at the document, and not at what is bound. A Term may look anywhere."""
+    return has_term(thing) or any(path.absolute for path in paths_in(thing))
+
+
+def has_term(thing: object) -> bool:
+    """Whether there is an expression in it of which it is not known what it reads."""
+    if isinstance(thing, tuple):
+        return any(has_term(part) for part in thing)
+    if isinstance(thing, Term):
+        return True
+    return is_dataclass(thing) and any(has_term(getattr(thing, field.name)) for field in fields(thing))
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:
@@ -178,6 +188,8 @@ def _read(condition: Condition, elements: _Names, attributes: _Names) -> bool:
             return all(_ends_in_attribute(path) and _read_path(path, elements, attributes) for path in paths)
         case Call(path):
             return _ends_in_attribute(path) and _read_path(path, elements, attributes)
+        case Term():
+            return False
         case _:
             return True  # a position among elements of names that are read
 

@@ -38,6 +38,7 @@ from treecast.query.tree import (
     Position,
     Relation,
     Step,
+    Term,
     is_positional,
 )
 from treecast.query.values import Test
@@ -153,6 +154,11 @@ class Case:
                 if text:  # the empty text is part of everything, even of nothing
                     self._grant(at, condition)
                     self._assume_path(at, path, ((condition.name, text),))
+            case Term(_, requirement):
+                if not condition.positional:
+                    self._grant(at, condition)
+                if requirement is not None:
+                    self.assume(at, requirement)
             case Position() | Last():
                 pass
 
@@ -379,6 +385,8 @@ def _normalize_condition(condition: Condition) -> Condition:
             return replace(condition, paths=tuple(_normalize_path(path) for path in paths))
         case Call(path):
             return replace(condition, path=_normalize_path(path))
+        case Term(_, requirement) if requirement is not None:
+            return replace(condition, requirement=_normalize_condition(requirement))
         case _:
             return condition
 

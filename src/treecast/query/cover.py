@@ -38,6 +38,7 @@ from treecast.query.tree import (
     Path,
     Position,
     Step,
+    Term,
     is_positional,
 )
 from treecast.query.values import Test, implies, is_impossible
@@ -154,6 +155,8 @@ class _CaseEvaluator:
                 return relation == "<=" if number is None else _always(relation, number)
             case Last(relation, number):
                 return _always(relation, number)
+            case Term():
+                return False  # unknown, but where the same term is granted
         raise AssertionError(condition)
 
     def _is_denied(self, condition: Condition, at: int) -> bool:
@@ -296,6 +299,8 @@ def _paths(condition: Condition) -> Iterator[Path]:
             yield from paths
         case Call(path):
             yield path
+        case Term(_, requirement) if requirement is not None:
+            yield from _paths(requirement)
         case _:
             return
 

@@ -132,7 +132,19 @@ class Last:
     number: float
 
 
-Condition: TypeAlias = And | Or | Not | Exists | Compare | Call | Position | Last
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Any other expression of XPath 1.0, as a truth value: count(), arithmetic, reverse axes, paths against paths.
+
+    Terms with the same `text` are the same; names in it are expanded. `requirement` holds wherever the term is true.
+    """
+
+    text: str
+    requirement: Condition | None
+    positional: bool = False
+
+
+Condition: TypeAlias = And | Or | Not | Exists | Compare | Call | Position | Last | Term
 FunctionName: TypeAlias = Literal["contains", "starts-with"]
 
 _CALLS = {call.name: call for call in (Contains, StartsWith)}
@@ -145,6 +157,8 @@ def is_positional(condition: Condition) -> bool:
             return any(is_positional(operand) for operand in operands)
         case Not(operand):
             return is_positional(operand)
+        case Term():
+            return condition.positional
         case _:
             return isinstance(condition, Position | Last)
 
@@ -177,4 +191,5 @@ _BUILDERS: dict[str, Callable[..., Condition]] = {
     "position": lambda relation, number: Position(relation, number),
     "position-last": lambda relation: Position(relation, None),
     "last": lambda relation, number: Last(relation, number),
+    "term": lambda text, required, positional: Term(text, required and build_condition(required), positional),
 }

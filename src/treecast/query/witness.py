@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
-from treecast.query.tree import And, Call, Compare, Condition, Exists, Or, Path, Step, Value
+from treecast.query.tree import And, Call, Compare, Condition, Exists, Or, Path, Step, Term, Value
 
 GAP = "gap"
 """An element of no particular name: in the place of `//`, and for `*`."""
@@ -81,6 +81,8 @@ def _fulfil(place: _Element, condition: Condition) -> None:
             _grow_path(place, paths[0], _text(relation, value))
         case Call():
             _grow_path(place, condition.path, condition.text)
+        case Term(_, requirement) if requirement is not None:
+            _fulfil(place, requirement)
         case _:
             pass
 

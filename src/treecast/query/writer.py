@@ -30,6 +30,7 @@ from treecast.query.tree import (
     Path,
     Position,
     Step,
+    Term,
     Value,
 )
 
@@ -150,6 +151,8 @@ class Writer:
                 return f"position(){relation}{'last()' if position is None else _number(position)}"
             case Last(relation, number):
                 return f"last(){relation}{_number(number)}"
+            case Term():
+                raise UnwritableError("an expression, whose names are expanded")
 
     def _operand(self, condition: Condition) -> str:
         text = self.condition(condition)

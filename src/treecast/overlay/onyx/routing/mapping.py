@@ -35,7 +35,7 @@ from treecast.overlay.onyx.routing.routing_query import LOCAL, PATTERN, TRUE, UR
 from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.query import Query, parse
 from treecast.query import tree as syntax
-from treecast.query.tree import And, Call, Compare, Condition, Exists, Not, Or, Step
+from treecast.query.tree import And, Call, Compare, Condition, Exists, Not, Or, Step, Term
 from treecast.query.writer import UnwritableError, Writer
 
 _BELOW = ("descendant", "descendant-or-self")
@@ -258,6 +258,8 @@ class Mapper:
                 return self._any([self._path(_ending(path, Compare((_ITSELF,), relation, value))) for path in paths])
             case Call(path, text) if text:
                 return self._path(_ending(path, _call(condition, _ITSELF)))
+            case Term(_, requirement) if requirement is not None:
+                return self._condition(requirement)
             case _:
                 return _ALWAYS
 

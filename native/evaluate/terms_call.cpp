@@ -1,0 +1,241 @@
+// The functions of XPath 1.0, section 4, without id(). Strings are counted in characters, not bytes.
+#include "document/characters.hpp"
+#include "document/spelling.hpp"
+#include "evaluate/evaluate.hpp"
+#include "evaluate/terms.hpp"
+
+#include <cmath>
+#include <unordered_map>
+
+namespace treecast {
+
+namespace {
+
+constexpr std::string_view xml_uri = "http://www.w3.org/XML/1998/namespace";
+
+bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0u) == 0x80u; }
+
+size_t characters_in(std::string_view text) {
+    size_t count = 0;
+    for (char c : text) count += !continues(c);
+    return count;
+}
+
+// The nearest whole number, and of two the greater: XPath 1.0, section 4.4. NaN, infinities and zeros stay what they are.
+double rounded(double number) {
+    if (!std::isfinite(number) || number == std::floor(number)) return number;
+    if (number < 0 && number >= -0.5) return -0.0;
+    double floor = std::floor(number);
+    return number - floor < 0.5 ? floor : floor + 1;
+}
+
+// The characters at positions p with p >= round(from) and, if there is a length, p < round(from) + round(length).
+std::string substring(std::string_view text, double from, const double* length) {
+    const double begin = rounded(from), end = length ? begin + rounded(*length) : HUGE_VAL;
+    std::string out;
+    double position = 0;
+    for (size_t at = 0; at < text.size();) {
+        size_t next = at + 1;
+        while (next < text.size() && continues(text[next])) ++next;
+        ++position;
+        if (position >= end) break;
+        if (position >= begin && position < end) out += text.substr(at, next - at);
+        at = next;
+    }
+    return out;
+}
+
+std::string normalized(std::string_view text) {
+    std::string out;
+    bool pending = false;
+    for (char c : text) {
+        if (is_space(c)) {
+            pending = !out.empty();
+            continue;
+        }
+        if (pending) out += ' ';
+        pending = false;
+        out += c;
+    }
+    return out;
+}
+
+std::vector<std::string_view> split_characters(std::string_view text) {
+    std::vector<std::string_view> out;
+    for (size_t at = 0; at < text.size();) {
+        size_t next = at + 1;
+        while (next < text.size() && continues(text[next])) ++next;
+        out.push_back(text.substr(at, next - at));
+        at = next;
+    }
+    return out;
+}
+
+// The first of several entries for a character counts.
+std::string translated(std::string_view text, std::string_view from, std::string_view to) {
+    std::unordered_map<std::string_view, std::string_view> table;
+    std::vector<std::string_view> before = split_characters(from), after = split_characters(to);
+    for (size_t i = 0; i < before.size(); ++i) table.emplace(before[i], i < after.size() ? after[i] : std::string_view());
+    std::string out;
+    for (std::string_view character : split_characters(text)) {
+        auto found = table.find(character);
+        out += found == table.end() ? character : found->second;
+    }
+    return out;
+}
+
+}  // namespace
+
+std::string Terms::argument(uint32_t term, const Context& context) {
+    std::string out;
+    if (term == no_term) {
+        table();
+        append_string(context.item, out);
+    } else {
+        string(term, context, out);
+    }
+    return out;
+}
+
+Terms::Result Terms::call(const Term& term, const Context& context) {
+    Result result;
+    result.type = term.type;
+    if (term.type == TermType::string) return string_call(term, context);
+    auto items = [&](uint32_t argument) {
+        Set set;
+        this->items(argument, context, set);
+        return set;
+    };
+    switch (term.function) {
+        case TermFunction::last: result.number = context.last; break;
+        case TermFunction::position: result.number = context.position; break;
+        case TermFunction::count: result.number = static_cast<double>(items(term.first).size()); break;
+        case TermFunction::sum: result.number = sum(items(term.first)); break;
+        case TermFunction::boolean: result.boolean = truth(term.first, context); break;
+        case TermFunction::not_: result.boolean = !truth(term.first, context); break;
+        case TermFunction::true_: result.boolean = true; break;
+        case TermFunction::false_: break;
+        case TermFunction::number:
+            if (term.first != no_term) {
+                result.number = number(term.first, context);
+            } else {
+                table();
+                result.number = number_of(context.item);
+            }
+            break;
+        case TermFunction::floor: result.number = std::floor(number(term.first, context)); break;
+        case TermFunction::ceiling: result.number = std::ceil(number(term.first, context)); break;
+        case TermFunction::round: result.number = rounded(number(term.first, context)); break;
+        case TermFunction::lang: result.boolean = lang(argument(term.first, context), context.item); break;
+        default: {
+            std::string text = argument(term.first, context);
+            spend(text.size() / 32);
+            if (term.function == TermFunction::string_length) {
+                result.number = static_cast<double>(characters_in(text));
+                break;
+            }
+            std::string other = argument(query_->term(term.first).next, context);
+            spend(other.size() / 32);
+            result.boolean = term.function == TermFunction::contains ? text.find(other) != std::string::npos : text.starts_with(other);
+        }
+    }
+    return result;
+}
+
+Terms::Result Terms::string_call(const Term& term, const Context& context) {
+    Result result;
+    result.type = TermType::string;
+    std::string& out = result.string;
+    const uint32_t second = term.first == no_term ? no_term : query_->term(term.first).next;
+    switch (term.function) {
+        case TermFunction::local_name:
+        case TermFunction::namespace_uri:
+        case TermFunction::name: {
+            table();
+            Set set{context.item};
+            if (term.first != no_term) items(term.first, context, set);
+            if (!set.empty()) out = name(term.function, set.front());
+            return result;
+        }
+        case TermFunction::concat:
+            query_->each_term(term.first, [&](uint32_t part, const Term&) { string(part, context, out); });
+            spend(out.size() / 32);
+            return result;
+        default: break;
+    }
+    std::string text = argument(term.first, context);
+    spend(text.size() / 8);
+    switch (term.function) {
+        case TermFunction::string: out = std::move(text); break;
+        case TermFunction::normalize_space: out = normalized(text); break;
+        case TermFunction::substring_before:
+        case TermFunction::substring_after: {
+            std::string wanted = argument(second, context);
+            size_t at = text.find(wanted);
+            if (at == std::string::npos) break;
+            out = term.function == TermFunction::substring_before ? text.substr(0, at) : text.substr(at + wanted.size());
+            break;
+        }
+        case TermFunction::substring: {
+            const uint32_t third = query_->term(second).next;
+            double from = number(second, context), length = third == no_term ? 0 : number(third, context);
+            out = substring(text, from, third == no_term ? nullptr : &length);
+            break;
+        }
+        case TermFunction::translate: {
+            std::string from = argument(second, context), to = argument(query_->term(second).next, context);
+            spend((from.size() + to.size()) / 8);
+            out = translated(text, from, to);
+            break;
+        }
+        default: break;
+    }
+    return result;
+}
+
+double Terms::sum(const Set& set) {
+    double total = 0;
+    for (uint32_t item : set) total += number_of(item);
+    return total;
+}
+
+// Whether the nearest xml:lang is the wanted language or a part of it: "en" is wanted, "en-GB" is written.
+bool Terms::lang(const std::string& wanted, uint32_t item) {
+    table();
+    const Document& d = *document_;
+    const uint32_t name = d.names->find(xml_uri, "lang");
+    if (name == none) return false;
+    auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    for (uint32_t at = item; at; at = table_.parent(at)) {
+        spend(1);
+        if (table_.kind(at) != ItemKind::element) continue;
+        const uint32_t element = table_.index(at);
+        for (uint32_t i = d.attribute_begin[element]; i < d.attribute_end(element); ++i) {
+            if (d.attribute_name[i] != name) continue;
+            std::string_view value = d.value(d.attribute_value[i]);
+            if (value.size() < wanted.size() || (value.size() > wanted.size() && value[wanted.size()] != '-')) return false;
+            for (size_t c = 0; c < wanted.size(); ++c)
+                if (lower(value[c]) != lower(wanted[c])) return false;
+            return true;
+        }
+    }
+    return false;
+}
+
+std::string Terms::name(TermFunction function, uint32_t item) {
+    const Document& d = *document_;
+    const uint32_t index = table_.index(item);
+    switch (table_.kind(item)) {
+        case ItemKind::instruction: return function == TermFunction::namespace_uri ? std::string() : std::string(table_.target(item));
+        case ItemKind::element:
+        case ItemKind::attribute: break;
+        default: return {};
+    }
+    const bool element = table_.kind(item) == ItemKind::element;
+    const uint32_t own = element ? d.name[index] : d.attribute_name[index];
+    if (function == TermFunction::local_name) return std::string(d.names->local(own));
+    if (function == TermFunction::namespace_uri) return std::string(d.names->uri(own));
+    return std::string(element ? element_qname(d, index) : attribute_qname(d, index));
+}
+
+}  // namespace treecast
