@@ -1,7 +1,7 @@
-"""Expressions that would take quadratic time or worse: they are answered, or undecided with a code, and never stall the others.
+"""Expressions that could take quadratic time or worse: they are answered, or undecided with a code; the others go on.
 
-Each runs on a document of 100,000 elements or megabytes of text beside a harmless subscription, and on a small twin of the
-document, where lxml decides.
+Each runs on a document of 100,000 elements or megabytes of text beside a harmless subscription, and on a small twin
+of the document, where lxml decides.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from treecast import Index
 
 ELEMENTS = fewer(100_000)
 MB = fewer(1_000_000)
-WORK = 20
-"""Steps for each item of the document and of half a million more: a little over `Limits.work_per_item_max`."""
 
 
 def flat(count: int) -> bytes:
