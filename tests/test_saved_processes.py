@@ -97,7 +97,7 @@ def test_seeds_of_saved_tables_follow_from_all_that_is_in_them(tmp_path: Path) -
     seeds(one, two)
     data = path.read_bytes()
     digest = hashlib.blake2b(digest_size=32)
-    item_bytes = {2: 1, 3: 4, 4: 1, 5: 8, 6: 1, 7: 4, 8: 4, 9: 4, 10: 1, 19: 8, 18: 1}
+    item_bytes = {2: 1, 3: 4, 4: 1, 5: 1, 6: 8, 7: 1, 8: 4, 9: 4, 10: 4, 11: 1, 19: 1, 20: 8}
     for section, width in item_bytes.items():
         offset, size = struct.unpack_from("<QQ", data, HEADER_BYTES + 16 * section)
         digest.update(struct.pack("<Q", size // width) + data[offset : offset + size])

@@ -16,6 +16,12 @@
 
 namespace treecast {
 
+// Of this thread: what arrays that grew or shrank have copied.
+inline uint64_t& array_bytes_copied() {
+    static thread_local constinit uint64_t bytes = 0;
+    return bytes;
+}
+
 template <class T>
 class Array {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -49,6 +55,7 @@ public:
     void resize(size_t size, const T& value) {
         reserve(size);
         if (size > size_) std::fill(data_.get() + size_, data_.get() + size, value);
+        written_ = std::max(written_, size_);
         size_ = size;
     }
     void assign(size_t size, const T& value) {
@@ -58,13 +65,17 @@ public:
     }
     bool has_room(size_t wanted) const { return wanted <= capacity_; }
     void reserve(size_t wanted) {
-        // Grows by a quarter: copying is cheap compared with the rest of an index, and half-empty arrays are not.
-        if (wanted > capacity_) relocate(std::max<size_t>(wanted, capacity_ + capacity_ / 4 + 16));
+        // Grows by a quarter: copying is cheap compared with the rest of an index, and half-empty arrays are not. A large one grows by
+        // half, as pages that nobody has written to take no memory: so an addition seldom has to copy it.
+        if (wanted > capacity_) relocate(std::max<size_t>(wanted, capacity_ + capacity_ / (is_large(capacity_) ? 2 : 4) + 16));
     }
     void shrink() {
         if (capacity_ > size_ && !is_mapped_) relocate(size_);
     }
-    void cut(size_t size) noexcept { size_ = size; }         // to what was there before
+    void cut(size_t size) noexcept {                         // to what was there before
+        written_ = std::max(written_, size_);
+        size_ = size;
+    }
     void move() { relocate(capacity_); }      // to memory that no reader has seen
 
     std::shared_ptr<T[]> share() const { return data_; }
@@ -74,14 +85,24 @@ public:
         size_ = size;
         capacity_ = capacity;
         is_mapped_ = true;
+        written_ = 0;
     }
-    uint64_t bytes() const { return (is_mapped_ ? size_ : capacity_) * sizeof(T); }      // what is vacant behind a file takes no memory
+    // What is vacant behind a file or a large array takes no memory.
+    uint64_t bytes() const {
+        const uint64_t written = std::max(written_, size_) * sizeof(T);
+        if (is_mapped_) return written;
+        const uint64_t all = capacity_ * sizeof(T);
+        return is_large(capacity_) ? std::min(all, (written + large_page - 1) / large_page * large_page) : all;
+    }
 
 private:
+    static bool is_large(size_t capacity) { return capacity * sizeof(T) >= large_page; }
     // A reader that holds the old memory keeps it alive through its own shared pointer.
     void relocate(size_t capacity) {
         std::shared_ptr<T[]> other = allocate(capacity);
         std::copy(data_.get(), data_.get() + size_, other.get());
+        array_bytes_copied() += size_ * sizeof(T);
+        written_ = 0;
         data_ = std::move(other);
         capacity_ = capacity;
         is_mapped_ = false;
@@ -98,6 +119,7 @@ private:
     }
     std::shared_ptr<T[]> data_;
     size_t size_ = 0, capacity_ = 0;
+    size_t written_ = 0;            // the largest size there was, if it was larger than it is
     bool is_mapped_ = false;
 };
 

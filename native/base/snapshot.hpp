@@ -4,9 +4,10 @@
 //     section table offset and size of each section
 //     sections      each at a multiple of 64 bytes, large ones at a multiple of 4096
 //
-// Section 0 holds the plain values. Sections 1 to 9 hold what was asked for, and keep their place and form in every format
-// version, so that an index can be rebuilt from them: about, settings, ends and bytes of ids, ends and bytes of query texts,
-// settings by slot, deaths, order. All other sections may change with the version.
+// Section 0 holds the plain values. Sections 1 to 10 hold what was asked for, and keep their place and form in every format
+// version from the sixth on, so that an index can be rebuilt from them: about, settings, ends and bytes of ids, rows of query texts
+// and where they begin, bytes and ends of the words in them (query/query_texts.hpp), deaths, order. The first five versions had
+// nine: ends and bytes of texts, and settings by slot, in the place of the texts. All other sections may change with the version.
 //
 // The checksums guard against accidents, not attackers. Header and table are always verified, the sections on request.
 //
@@ -28,7 +29,7 @@
 
 namespace treecast {
 
-constexpr uint32_t snapshot_version = 5;
+constexpr uint32_t snapshot_version = 6;
 
 uint64_t checksum(const void* data, size_t bytes, uint64_t seed = 0);
 
@@ -59,6 +60,7 @@ private:
 class SnapshotReader {
 public:
     SnapshotReader(const std::string& path, bool verify);      // throws Failure, std::system_error
+    uint32_t version() const { return version_; }
     bool current() const { return version_ == snapshot_version; }
 
     template <class T>

@@ -275,11 +275,12 @@ nb::tuple all_subscriptions(Index& index) {
         if (view->is_alive(slot)) slots.push_back(slot);
     std::sort(slots.begin(), slots.end(), [&](uint32_t a, uint32_t b) { return view->order_of(a) < view->order_of(b); });
     nb::list ids, texts, numbers, settings;
+    std::string room;
     for (uint32_t slot : slots) {
-        std::string_view id = view->id(slot), text = view->text(slot);
+        std::string_view id = view->id(slot), text = view->text(slot, room);
         ids.append(nb::str(id.data(), id.size()));
         texts.append(nb::str(text.data(), text.size()));
-        numbers.append(view->slot_settings[slot]);
+        numbers.append(view->texts.settings(slot));
     }
     for (uint32_t number = 0; number < view->settings_size; ++number) settings.append(settings_tuple((*view->settings)[number]));
     return nb::make_tuple(ids, texts, numbers, settings);
@@ -415,6 +416,11 @@ void bind_index(nb::module_& m, nb::module_& testing) {
         credit.walk(visits);
         return credit.is_due() ? credit.affordable(sizes) : 0;
     }, nb::arg("sizes"), nb::arg("added"), nb::arg("visits"), "How many machines of these sizes a match would merge.");
+    testing.def("merges", [](Index& index) {
+        EngineStats stats = ask_store([&] { return index.store().engine_stats(); });
+        return nb::make_tuple(stats.merges_begun, stats.merges_done, stats.paths_built);
+    }, nb::arg("index"), "Merges in slices under way, those that are done, and the paths that the last change has built machines of.");
+    testing.def("array_bytes_copied", [] { return array_bytes_copied(); }, "By arrays of this thread that have grown or shrunk.");
     testing.def("saved_tables", [](Index& index) {
         Store::SavedTables tables = ask_store([&] { return index.store().saved_tables(); });
         return nb::make_tuple(tables.exist, tables.added);

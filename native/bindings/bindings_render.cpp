@@ -50,7 +50,7 @@ public:
             Interruptible unlocked;
             out_ = {};
             renderer_.begin(reader_.read(view(data)), out_);
-            for (const std::string& text : texts) rendered.push_back(renderer_.render(text, settings));
+            for (const std::string& text : texts) rendered.push_back(renderer_.render({text, settings}));
         }
         nb::list result;
         for (size_t i = 0; i < rendered.size(); ++i) {

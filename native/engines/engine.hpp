@@ -69,6 +69,8 @@ struct RouteQuestion {
 
 struct EngineStats {
     uint64_t paths = 0, states = 0, machines = 0, bytes = 0;
+    // For tests: merges that are done in slices, under way and finished, and the paths that the last change has built machines of.
+    uint64_t merges_begun = 0, merges_done = 0, paths_built = 0;
 };
 
 // What a View holds of an engine that does not change in place. Each engine has its own kind; only its runs look into it.

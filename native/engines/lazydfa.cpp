@@ -7,6 +7,7 @@
 
 #include "base/id_slots.hpp"
 #include "base/interrupt.hpp"
+#include "engines/path_merge.hpp"
 #include "evaluate/evaluate.hpp"
 #include "machines/path_key.hpp"
 #include "machines/pattern.hpp"
@@ -14,6 +15,11 @@
 #include <algorithm>
 
 namespace treecast {
+
+LazyDfaEngine::LazyDfaEngine(const HashSeeds& seeds) : seeds_(seeds), paths_(std::make_unique<Paths>(seeds)) {}
+LazyDfaEngine::~LazyDfaEngine() = default;
+LazyDfaEngine::Paths::Paths(const HashSeeds& seeds_) : own(seeds_), seeds(seeds_) {}
+LazyDfaEngine::Paths::~Paths() = default;
 
 // The paths of a slot. One path is stored directly; several are a list with its length in front.
 std::span<const uint32_t> LazyDfaEngine::Paths::of_slot(uint32_t slot) const {
@@ -27,7 +33,7 @@ std::span<const uint32_t> LazyDfaEngine::Paths::of_slot(uint32_t slot) const {
 // Sizes only grow during a change, so remembering them is enough to undo it.
 LazyDfaEngine::Mark::Mark(const Paths& paths)
     : labels(paths.labels->size()), slots(paths.slots()), paths(static_cast<uint32_t>(paths.place_of.size())),
-      lists(paths.lists.size()), path_bytes(paths.path_bytes.size()) {}
+      lists(paths.lists.size()), keys(paths.keys.used()) {}
 
 void LazyDfaEngine::begin(const Subscriptions&) { mark_ = Mark(*paths_); }
 
@@ -119,6 +125,7 @@ void LazyDfaEngine::add_rows(Paths& paths, const Subscriptions& rows, const NewQ
 void LazyDfaEngine::prepare(const Subscriptions& rows, bool merges) {
     change_.merges = merges;
     add_rows(*paths_, rows, queries_, change_);
+    if (merges) advance_merges(*paths_, rows, change_);
 }
 
 // Copies the paths of the slots, with labels in a table of their own. Names that nobody uses remain in the old one.
@@ -170,6 +177,9 @@ void LazyDfaEngine::commit(const Subscriptions& rows, bool alone) noexcept {
         }
     for (size_t i = 0, begin = 0; i < change_.path_ends.size(); begin = change_.path_ends[i++])
         link(paths, static_cast<uint32_t>(change_.first_slot + i), std::span(change_.paths).subspan(begin, change_.path_ends[i] - begin));
+    paths_built_ = 0;
+    for (const Placing::NewPlace& built : change_.placing.built) paths_built_ += built.paths.size();
+    merges_done_ += change_.placing.done.size();
     if (change_.placing.delta) {
         settle(paths, rows, change_.placing);
         credit_.earn(change_.placing.fresh_trees);
@@ -186,7 +196,7 @@ void LazyDfaEngine::rollback(const Subscriptions&) noexcept {
             if (path < mark_.paths) paths.place_of[path] = nowhere;
     for (uint32_t path = static_cast<uint32_t>(paths.place_of.size()); path-- > mark_.paths;) forget_path(paths, path);
     paths.next.cut(mark_.slots), paths.slot_paths.cut(mark_.slots), paths.needs_recheck.cut(mark_.slots), paths.lists.cut(mark_.lists);
-    paths.path_bytes.cut(mark_.path_bytes), paths.path_ends.cut(mark_.paths + 1);
+    paths.keys.cut(mark_.paths, mark_.keys);
     paths.heads.cut(mark_.paths), paths.accept_of.cut(mark_.paths), paths.place_of.cut(mark_.paths);
     paths.labels->cut(mark_.labels);
     end_change();
@@ -254,7 +264,9 @@ EngineStats LazyDfaEngine::stats() const {
     stats.paths = p.accept_of.size();
     stats.bytes = p.labels->bytes() + p.next.bytes() + p.extras.bytes() + p.heads.bytes() + p.needs_recheck.bytes() +
                   p.slot_paths.bytes() + p.lists.bytes() + p.accept_of.bytes() + p.path_table.bytes() + p.added_table.bytes() + p.place_of.bytes() +
-                  p.path_bytes.bytes() + p.path_ends.bytes() + p.delta->bytes();
+                  p.keys.bytes() + p.delta->bytes();
+    for (const auto& merge : p.merges) stats.bytes += merge->bytes();
+    stats.merges_begun = p.merges.size(), stats.merges_done = merges_done_, stats.paths_built = paths_built_;
     for (const auto& place : p.places) {
         if (!place) continue;
         stats.bytes += place->bytes();

@@ -6,7 +6,8 @@
 //   - the Delta: a few plain ones, each added in a microsecond;
 //   - Machines (plain paths) and TreeMachines (patterns), each at least `merge_ratio` or `tree_merge_ratio` times larger than
 //     what was added after it. A full Delta is merged with all machines that are not much larger, so a path is rebuilt
-//     O(log n) times in its life. TreeMachines are also merged by those who match (merge_credit.hpp).
+//     O(log n) times in its life. TreeMachines are also merged by those who match (merge_credit.hpp). Large Machines are merged
+//     in slices, a little with every addition (path_merge.hpp), so that nobody waits for them.
 //
 // A subscription whose patterns say less than its query (pattern.hpp) is flagged: where they hold, the query itself is evaluated.
 //
@@ -19,6 +20,7 @@
 #pragma once
 
 #include "base/array.hpp"
+#include "base/packed_rows.hpp"
 #include "base/seeded_hash.hpp"
 #include "engines/engine.hpp"
 #include "engines/merge_credit.hpp"
@@ -62,7 +64,7 @@ struct MachinePlace {
     uint64_t bytes() const;
 };
 
-constexpr size_t places_max = 16;                     // the first half for plain paths, the second for patterns
+constexpr size_t plain_places_max = 24, tree_places_max = 8, places_max = plain_places_max + tree_places_max;      // plain paths come first
 using Places = std::array<std::shared_ptr<MachinePlace>, places_max>;
 
 // What a View holds of the engine.
@@ -89,9 +91,12 @@ public:
     }
 };
 
+class PathMerge;
+
 class LazyDfaEngine final : public Engine {
 public:
-    explicit LazyDfaEngine(const HashSeeds& seeds) : seeds_(seeds), paths_(std::make_unique<Paths>(seeds)) {}
+    explicit LazyDfaEngine(const HashSeeds& seeds);
+    ~LazyDfaEngine() override;
 
     std::unique_ptr<EngineRun> make_run(uint32_t work_per_item_max) const override;
     void begin(const Subscriptions& rows) override;
@@ -118,6 +123,11 @@ private:
     // so they are merged sooner, and there are fewer of them, although an addition then takes a third longer. That holds up to
     // MergeCredit::patterns_max: larger ones take seconds to merge, during which nothing can be added.
     static constexpr size_t merge_ratio = 4, tree_merge_ratio = 16, delta_paths_max = 256;
+    // PERF: bench/churn.py, slowest addition. As many paths may be merged at once; what is more is merged in slices, a slice of each
+    // merge with every path that is added. A path takes some 200 units, and a merge has to be done before there are as many paths
+    // again as the smaller half of it: that takes about 2,000 units a path.
+    static constexpr size_t merged_at_once_max = 1024;
+    static constexpr uint64_t units_per_addition = 2500;
     static constexpr uint32_t links_walked_max = 32;
 
     // Everything that is replaced at once when slots are renumbered.
@@ -130,8 +140,7 @@ private:
         Array<uint32_t> lists;                                  // a count, and so many paths
         Array<Extra> extras;
         // by path
-        Array<char> path_bytes;                                 // keys: see path_key.hpp
-        Array<uint64_t> path_ends;
+        PackedRows keys;                                        // see path_key.hpp
         Array<uint32_t> heads;
         Array<uint32_t> accept_of;
         Array<uint8_t> place_of;
@@ -143,13 +152,13 @@ private:
         HashSeeds own, seeds;                                   // of whatever is added, and of path_table
         struct Chain { uint32_t dead, sweep_at; };              // links to the dead that a long chain has, and may have
         NumberMap<uint32_t, Chain> chains;                      // by path
+        std::vector<std::unique_ptr<PathMerge>> merges;         // under way
 
-        explicit Paths(const HashSeeds& seeds_) : own(seeds_), seeds(seeds_) { path_ends.push(0); }
+        explicit Paths(const HashSeeds& seeds_);
+        ~Paths();
         uint32_t slots() const { return static_cast<uint32_t>(slot_paths.size()); }
         std::span<const uint32_t> of_slot(uint32_t slot) const;
-        std::string_view key(uint32_t path) const {
-            return {path_bytes.data() + path_ends[path], path_ends[path + 1] - path_ends[path]};
-        }
+        std::string_view key(uint32_t path) const { return keys[path]; }
         // A loaded table has seeds that anybody can compute. Looking something up in it does no harm, and nothing is added to it.
         bool has_saved_table() const { return !(seeds == own); }
         Array<uint32_t> lay_out_table(const HashSeeds& with) const;
@@ -174,7 +183,8 @@ private:
         Mark() = default;
         explicit Mark(const Paths& paths);
         uint32_t labels = 0, slots = 0, paths = 0;
-        size_t lists = 0, path_bytes = 0;
+        size_t lists = 0;
+        uint64_t keys = 0;                 // bytes of them
     };
     struct Placing {                       // where paths are to live
         struct NewPlace {
@@ -186,12 +196,13 @@ private:
         std::vector<NewPlace> built;
         std::shared_ptr<const Delta> delta;              // null: nothing is to move
         std::vector<uint32_t> delta_paths, homeless;
+        std::vector<PathMerge*> done;                    // merges that are in force with this change
         size_t fresh_trees = 0;
     };
     struct TreePlaces {                    // those with a TreeMachine, ascending by its size
         explicit TreePlaces(const Places& places);
-        std::array<uint8_t, places_max / 2> place;
-        std::array<uint32_t, places_max / 2> size;
+        std::array<uint8_t, tree_places_max> place;
+        std::array<uint32_t, tree_places_max> size;
         size_t count = 0;
         std::span<const uint32_t> sizes() const { return std::span(size).first(count); }
     };
@@ -218,11 +229,17 @@ private:
     static void mark_dirty(Paths& paths, uint32_t path) noexcept;
     static bool is_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path);
     static bool will_be_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path, Change& change);
-    void place(const Paths& paths, const Subscriptions& rows, Change& change) const;
-    void build(const Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const;
+    void place(Paths& paths, const Subscriptions& rows, Change& change) const;
+    void build(Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const;
     static void absorb(const Paths& paths, const Subscriptions& rows, uint8_t place, std::vector<uint32_t>& numbers, Change& change);
-    void build_place(const Paths& paths, std::vector<uint32_t> numbers, bool trees, Placing& placing) const;
+    void build_place(Paths& paths, std::vector<uint32_t> numbers, bool trees, Placing& placing) const;
     static void settle(Paths& paths, const Subscriptions& rows, Placing& placing) noexcept;
+    // lazydfa_merge.cpp
+    void advance_merges(Paths& paths, const Subscriptions& rows, Change& change);
+    static void end_merges(Paths& paths) noexcept;
+    static void end_moves(Paths& paths) noexcept;
+    static uint32_t merging_places(const Paths& paths);
+    void begin_merge(Paths& paths, Placing& placing) const;
     // lazydfa_saved.cpp
     template <class Visit>
     static void visit_parts(Paths& paths, Array<char>& labels, Array<uint32_t>& delta, Array<uint32_t>& path_table, const StoreParts& store,
@@ -237,6 +254,7 @@ private:
     std::vector<Path> linear_paths_;         // of the query that is being added. PERF: bench/million.py, build: its memory is kept
     Change change_;
     std::vector<uint32_t> removed_slots_;
+    uint64_t merges_done_ = 0, paths_built_ = 0;       // see EngineStats
     std::unique_ptr<Paths> next_paths_;      // renumbered or loaded: takes the place of paths_ with commit()
 };
 

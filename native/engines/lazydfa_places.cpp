@@ -6,6 +6,8 @@
 
 #include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
+#include "engines/path_merge.hpp"
+#include "machines/machine_builder.hpp"
 #include "machines/path_key.hpp"
 
 #include <algorithm>
@@ -55,8 +57,7 @@ uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector
         return known;
     }
     uint32_t path = static_cast<uint32_t>(paths.place_of.size());
-    paths.path_bytes.append(key.data(), key.size());
-    paths.path_ends.push(paths.path_bytes.size());
+    paths.keys.push(key);
     paths.heads.push(none);
     paths.accept_of.push(none);
     paths.place_of.push(pending);
@@ -75,7 +76,8 @@ void LazyDfaEngine::forget_path(Paths& paths, uint32_t path) noexcept {
 void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
     uint8_t place = paths.place_of[path];
     if (place >= places_max) return;
-    paths.places[place]->mark(paths.accept_of[path]);
+    if (paths.places[place]) paths.places[place]->mark(paths.accept_of[path]);     // otherwise it is being moved to another
+    for (const auto& merge : paths.merges) merge->mark(place, paths.accept_of[path]);
 }
 
 // The dead stay in chains for a while, so a chain may be long and yet have no live subscription.
@@ -100,7 +102,7 @@ bool LazyDfaEngine::will_be_wanted(const Paths& paths, const Subscriptions& rows
 }
 
 // Finds a home for new paths: the delta while there is room, otherwise a machine. They move there in settle().
-void LazyDfaEngine::place(const Paths& paths, const Subscriptions& rows, Change& change) const {
+void LazyDfaEngine::place(Paths& paths, const Subscriptions& rows, Change& change) const {
     Placing& placing = change.placing;
     placing.places = paths.places;
     placing.delta = paths.delta;
@@ -137,50 +139,47 @@ void LazyDfaEngine::place(const Paths& paths, const Subscriptions& rows, Change&
 
 namespace {
 
-std::shared_ptr<const Machine> build_machine(std::span<const std::string_view> keys, const LabelTable& table,
-                                             std::vector<uint32_t>& accept_of) {
-    std::vector<uint32_t> labels;
-    std::vector<size_t> ends;
-    for (std::string_view key : keys) {
-        plain_labels(key, labels);
-        ends.push_back(labels.size());
-    }
-    std::vector<Labels> paths;
-    paths.reserve(keys.size());
-    for (size_t i = 0, begin = 0; i < keys.size(); begin = ends[i++]) paths.emplace_back(labels.data() + begin, ends[i] - begin);
-    return std::make_shared<Machine>(paths, table, accept_of);
-}
-
-std::shared_ptr<const TreeMachine> build_tree(std::span<const std::string_view> keys, const LabelTable& table,
+std::shared_ptr<const TreeMachine> build_tree(const PackedRows& keys, std::span<const uint32_t> numbers, const LabelTable& table,
                                               std::vector<uint32_t>& accept_of, const HashSeeds& seeds) {
     std::vector<std::string_view> patterns;
-    patterns.reserve(keys.size());
-    for (std::string_view key : keys) patterns.push_back(key.substr(1));
+    patterns.reserve(numbers.size());
+    for (uint32_t path : numbers) patterns.push_back(keys[path].substr(1));
     return std::make_shared<TreeMachine>(patterns, table, accept_of, seeds);
 }
 
 }  // namespace
 
 // Builds a machine from these paths and from all machines of its kind that are not much larger than what is merged so far.
-void LazyDfaEngine::build(const Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const {
+// Where few paths are added, only what is merged at once; the rest is left to a merge in slices.
+void LazyDfaEngine::build(Paths& paths, const Subscriptions& rows, std::vector<uint32_t> numbers, bool trees, Change& change) const {
     Placing& placing = change.placing;
-    uint8_t begin = trees ? places_max / 2 : 0, end = begin + places_max / 2;
+    uint8_t begin = trees ? plain_places_max : 0, end = trees ? places_max : plain_places_max;
+    const bool is_sliced = !trees && change.merges && numbers.size() <= merged_at_once_max;
+    if (!trees && !is_sliced && change.merges) end_merges(paths);
     for (;;) {
         uint8_t smallest = nowhere, vacant = nowhere;
+        const uint32_t merging = trees ? 0 : merging_places(paths);
         for (uint8_t p = begin; p < end; ++p) {
+            if (merging >> p & 1) continue;
             if (!placing.places[p])
                 vacant = p;
             else if (smallest == nowhere || placing.places[p]->accepts() < placing.places[smallest]->accepts())
                 smallest = p;
+        }
+        if (smallest == nowhere && vacant == nowhere) {          // as many merges as there are places: very many at once
+            end_merges(paths);
+            continue;
         }
         if (smallest == nowhere) break;
         // Stop at a machine that is much larger, unless no place is vacant. A very large one is merged seldom: that takes seconds.
         const size_t size = placing.places[smallest]->accepts();
         const size_t ratio = trees && size <= MergeCredit::patterns_max ? tree_merge_ratio : merge_ratio;
         if (vacant != nowhere && (size > ratio * numbers.size() || !change.merges)) break;
+        if (vacant != nowhere && is_sliced && size + numbers.size() > merged_at_once_max) break;
         absorb(paths, rows, smallest, numbers, change);
     }
     build_place(paths, std::move(numbers), trees, placing);
+    if (is_sliced) begin_merge(paths, placing);
 }
 
 // Takes the paths out of a place. Those that nobody wants any more lose their home.
@@ -192,18 +191,16 @@ void LazyDfaEngine::absorb(const Paths& paths, const Subscriptions& rows, uint8_
 }
 
 // A machine of these paths, in a place that is vacant.
-void LazyDfaEngine::build_place(const Paths& paths, std::vector<uint32_t> numbers, bool trees, Placing& placing) const {
-    uint8_t home = trees ? places_max / 2 : 0;
-    while (placing.places[home]) ++home;
-    std::vector<std::string_view> keys;
-    keys.reserve(numbers.size());
-    for (uint32_t path : numbers) keys.push_back(paths.key(path));
+void LazyDfaEngine::build_place(Paths& paths, std::vector<uint32_t> numbers, bool trees, Placing& placing) const {
+    uint8_t home = trees ? plain_places_max : 0;
+    const uint32_t merging = merging_places(paths);
+    while (placing.places[home] || merging >> home & 1) ++home;
     auto place = std::make_shared<MachinePlace>();
     std::vector<uint32_t> accept_of;
     if (trees)
-        place->tree = build_tree(keys, *paths.labels, accept_of, seeds_);
+        place->tree = build_tree(paths.keys, numbers, *paths.labels, accept_of, seeds_);
     else
-        place->machine = build_machine(keys, *paths.labels, accept_of);
+        place->machine = build_machine(KeySource(paths.keys, numbers), *paths.labels, accept_of);
     place->path_of.assign(numbers.size(), none);
     place->slot_of.assign(numbers.size(), none);
     place->dirty.assign((numbers.size() + 63) / 64, 0);
@@ -212,7 +209,7 @@ void LazyDfaEngine::build_place(const Paths& paths, std::vector<uint32_t> number
 }
 
 LazyDfaEngine::TreePlaces::TreePlaces(const Places& places) {
-    for (uint8_t p = places_max / 2; p < places_max; ++p)
+    for (uint8_t p = plain_places_max; p < places_max; ++p)
         if (places[p]) place[count++] = p;
     auto accepts = [&](uint8_t p) { return places[p]->accepts(); };
     std::sort(place.begin(), place.begin() + count, [&](uint8_t a, uint8_t b) { return std::pair(accepts(a), a) < std::pair(accepts(b), b); });
@@ -257,6 +254,7 @@ void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& pla
             else
                 built.place->mark(accept);
         }
+    for (PathMerge* merge : placing.done) merge->publish();
     paths.places = std::move(placing.places);
     paths.delta = std::move(placing.delta);
 }

@@ -189,7 +189,7 @@ void LazyDfaRun::route_path(const View& view, const Document& document, uint32_t
             if (seen_[slot >> 6] & bit) return;
             seen_[slot >> 6] |= bit;
             seen_slots_.push_back(slot);
-            if (!is_transformation(view.text(slot)) && !recheck(view, document, slot)) return;
+            if (!is_transformation(view.text(slot, text_)) && !recheck(view, document, slot)) return;
         }
         found |= question.targets_of(slot, document, found);
     });
@@ -224,7 +224,7 @@ void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t 
             seen_[slot >> 6] |= bit;
             seen_slots_.push_back(slot);
             // Building its payload evaluates it anyway.
-            bool is_decided = is_rendering_ && is_transformation(view.text(slot));
+            bool is_decided = is_rendering_ && is_transformation(view.text(slot, text_));
             if (state_of(view).needs_recheck[slot] && !is_decided && !recheck(view, document, slot)) return;
         }
         *out.room(1) = static_cast<int32_t>(slot);
@@ -240,8 +240,8 @@ const Query& LazyDfaRun::parsed(const View& view, uint32_t slot) {
         if (entry->slot == slot && entry->serial == view.serial) return entry->query;
     ParsedQuery& entry = set[parsed_next_++ % parsed_set];
     entry.slot = none;                          // parsing may fail
-    const Settings& settings = (*view.settings)[view.slot_settings[slot]];
-    parse_matching(view.text(slot), settings.bindings, settings.ordered, entry.query);
+    const Settings& settings = view.settings_of(slot);
+    parse_matching(view.text(slot, text_), settings.bindings, settings.ordered, entry.query);
     entry.serial = view.serial;
     entry.slot = slot;
     return entry.query;
@@ -253,7 +253,7 @@ bool LazyDfaRun::recheck(const View& view, const Document& document, uint32_t sl
         evaluated_document_ = &document;
         evaluator_.begin(document);
     }
-    const bool ordered = (*view.settings)[view.slot_settings[slot]].ordered;
+    const bool ordered = view.settings_of(slot).ordered;
     const Query& query = parsed(view, slot);
     evaluator_.allow(work_max(document, work_per_item_max_));
     try {

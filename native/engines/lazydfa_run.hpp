@@ -73,6 +73,7 @@ private:
     // Of the match in progress.
     std::vector<Undecided>* undecided_ = nullptr;
     std::vector<Undecided> routed_undecided_;
+    std::string text_;                          // of a query, while it is looked at
     bool is_rendering_ = false;
 };
 

@@ -38,13 +38,13 @@ void read_labels(const Array<char>& bytes, LabelTable& table) {
 
 }  // namespace
 
-// All sections from the tenth on, and all plain values, in the order of the file. The order is part of the format.
+// All sections from the eleventh on, and all plain values, in the order of the file. The order is part of the format.
 template <class Visit>
 void LazyDfaEngine::visit_parts(Paths& paths, Array<char>& labels, Array<uint32_t>& delta, Array<uint32_t>& path_table,
                                 const StoreParts& store, Visit& visit) {
     visit(labels), visit(delta), visit(paths.next), visit(paths.needs_recheck), visit(paths.slot_paths), visit(paths.lists);
     visit(store.id_table);
-    visit(paths.extras), visit(paths.path_bytes), visit(paths.path_ends), visit(paths.heads), visit(paths.accept_of);
+    visit(paths.extras), paths.keys.parts(visit), visit(paths.heads), visit(paths.accept_of);
     visit(paths.place_of), visit(path_table);
     visit(store.tombs), visit(store.live), visit(store.version), visit(store.seeds);
     for (auto& place : paths.places) {
@@ -67,10 +67,11 @@ void LazyDfaEngine::visit_parts(Paths& paths, Array<char>& labels, Array<uint32_
 // The digest covers labels and paths: what the machines mean, not how they happen to be laid out.
 void LazyDfaEngine::add_to(Digest& digest) const {
     digest.add_array(write_labels(*paths_->labels));
-    digest.add_array(paths_->path_ends), digest.add_array(paths_->path_bytes);
+    paths_->keys.parts([&](const auto& array) { digest.add_array(array); });
 }
 
 void LazyDfaEngine::save(SnapshotWriter& writer, const StoreParts& store) const {
+    end_moves(*paths_);          // a file says where every path lives
     Array<char> labels = write_labels(*paths_->labels);
     Array<uint32_t> delta(paths_->delta->paths()), path_table = paths_->lay_out_table(store.seeds);
     visit_parts(*paths_, labels, delta, path_table, store, writer);
@@ -85,7 +86,7 @@ bool LazyDfaEngine::load(SnapshotReader& reader, const StoreParts& store, uint32
     paths->seeds = store.seeds;
     size_t count = paths->heads.size();
     if (paths->slot_paths.size() != slots || paths->needs_recheck.size() != slots || paths->next.size() != slots ||
-        paths->path_ends.size() != count + 1)
+        !paths->keys.set_size(static_cast<uint32_t>(count)))
         SnapshotReader::damaged();
     paths->loaded = static_cast<uint32_t>(count);
     read_labels(labels, *paths->labels);

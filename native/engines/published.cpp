@@ -122,10 +122,11 @@ void PublishedEngine::repair(const Subscriptions& rows) noexcept {
 std::shared_ptr<PublishedFilter> PublishedEngine::populate(const Subscriptions& rows) const {
     std::shared_ptr<PublishedFilter> filter = make_();
     Query query;
+    std::string room;
     for (uint32_t slot = 0; slot < rows.slots(); ++slot) {
         if (rows.deaths[slot]) continue;
         const Settings& settings = rows.settings_of(slot);
-        parse_matching(rows.text(slot), settings.bindings, settings.ordered, query);
+        parse_matching(rows.text(slot, room), settings.bindings, settings.ordered, query);
         filter->add(slot, query, settings.ordered);
     }
     return filter;

@@ -1,11 +1,11 @@
 // The functions of XPath 1.0, section 4, without id(). Strings are counted in characters, not bytes.
+#include "base/seeded_hash.hpp"
 #include "document/characters.hpp"
 #include "document/spelling.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/terms.hpp"
 
 #include <cmath>
-#include <unordered_map>
 
 namespace treecast {
 
@@ -73,7 +73,7 @@ std::vector<std::string_view> split_characters(std::string_view text) {
 
 // The first of several entries for a character counts.
 std::string translated(std::string_view text, std::string_view from, std::string_view to) {
-    std::unordered_map<std::string_view, std::string_view> table;
+    TextViewMap<std::string_view> table;
     std::vector<std::string_view> before = split_characters(from), after = split_characters(to);
     for (size_t i = 0; i < before.size(); ++i) table.emplace(before[i], i < after.size() ? after[i] : std::string_view());
     std::string out;

@@ -2,6 +2,7 @@
 //
 // Two sets are never compared pair by pair: for `<` the smallest and the largest numbers decide, for `=` a table of strings,
 // for `!=` whether there are two different strings at all.
+#include "base/seeded_hash.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/terms.hpp"
 #include "document/number.hpp"
@@ -9,7 +10,6 @@
 
 #include <cmath>
 #include <limits>
-#include <unordered_set>
 
 namespace treecast {
 
@@ -104,12 +104,12 @@ bool Terms::compare_sets(Relation relation, const Set& left, const Set& right) {
     }
     const Set& few = left.size() <= right.size() ? left : right;
     const Set& many = left.size() <= right.size() ? right : left;
-    std::unordered_set<std::string> known;
+    TextMap<bool> known;
     std::string text;
     for (uint32_t item : few) {
         text.clear();
         append_string(item, text);
-        known.insert(text);
+        known.emplace(text, true);
         if (relation == Relation::ne && known.size() > 1) return true;      // one of the two differs from any string
     }
     for (uint32_t item : many) {

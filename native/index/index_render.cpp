@@ -30,8 +30,6 @@ void prefetch(const View& view, const Renderer& renderer, std::span<const int32_
     }
     if (at + 2 * apart < slots.size()) {
         auto slot = static_cast<uint32_t>(slots[at + 2 * apart]);
-        __builtin_prefetch(&view.text_ends[slot]);
-        __builtin_prefetch(&view.slot_settings[slot]);
         __builtin_prefetch(&view.id_ends[slot]);
     }
     if (at + apart < slots.size()) __builtin_prefetch(&view.id_bytes[view.id_ends[slots[at + apart]]]);
@@ -47,6 +45,7 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
     size_t payloads_before = batch.payload_ends.size() - 1;
     NumberMap<uint32_t, size_t> refusals;       // by their number here; all that is undecided has one
     constexpr uint32_t undecided_refusal = none;
+    std::string room;
     for (size_t at = 0; at < slots.size(); ++at) {
         prefetch(view, renderer, slots, at);
         Interrupt::check(200);
@@ -54,7 +53,7 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
         const Failure* failure = nullptr;
         Rendered rendered{Rendered::Is::refused, 0};
         if (auto one = undecided.find(slot); one != undecided.end()) failure = one->second;
-        else rendered = renderer.render(view.text(slot), (*view.settings)[view.slot_settings[slot]], {view.serial, slot});
+        else rendered = renderer.render({view, slot, room}, {view.serial, slot});
         if (rendered.is == Rendered::Is::nothing) continue;
         bool built = rendered.is == Rendered::Is::payload;
         size_t number = rendered.number + payloads_before;
@@ -66,7 +65,7 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
             auto [known, fresh] = refusals.try_emplace(failure ? undecided_refusal : rendered.number, batch.refusals.size());
             if (fresh) {
                 batch.refusals.push_back(failure ? *failure : renderer.refusal(rendered.number));
-                batch.refusal_texts.emplace_back(view.text(slot));
+                batch.refusal_texts.emplace_back(view.text(slot, room));
             }
             number = known->second;
         }

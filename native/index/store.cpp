@@ -40,11 +40,10 @@ std::string shown(std::string_view id) {
 
 Store::Body::Body(const HashSeeds& seeds_) : serial(next_serial()), seeds(seeds_) {
     id_ends.push(0);
-    text_ends.push(0);
 }
 
 Store::Mark::Mark(const Body& body)
-    : settings(body.settings->size()), slots(body.slots()), id_bytes(body.id_bytes.size()), text_bytes(body.text_bytes.size()) {}
+    : settings(body.settings->size()), slots(body.slots()), id_bytes(body.id_bytes.size()), texts(body.texts.mark()) {}
 
 // The View is made first: when everything else is done, nothing may fail any more.
 Store::Change::Change(Store& store) : mark(*store.body_), store_(store), body_(*store.body_), view_(store.new_view()) {
@@ -184,10 +183,8 @@ uint32_t Store::add_slot(Body& body, const Item& item, uint32_t settings) {
     uint32_t slot = body.slots();
     body.id_bytes.append(item.id.data(), item.id.size());
     body.id_ends.push(static_cast<int32_t>(body.id_bytes.size()));
-    body.text_bytes.append(item.text.data(), item.text.size());
-    body.text_ends.push(body.text_bytes.size());
+    body.texts.add(item.text, settings);
     if (body.order.size()) body.order.push(slot);
-    body.slot_settings.push(settings);
     body.deaths.push(0);
     return slot;
 }
@@ -217,10 +214,9 @@ void Store::undo(Body& body, const Mark& mark) noexcept {
         --body.live;
     }
     body.id_bytes.cut(mark.id_bytes), body.id_ends.cut(mark.slots + 1);
-    body.text_bytes.cut(mark.text_bytes), body.text_ends.cut(mark.slots + 1);
+    body.texts.cut(mark.texts);
     body.deaths.cut(mark.slots);
     if (body.order.size()) body.order.cut(mark.slots);
-    body.slot_settings.cut(mark.slots);
     body.settings->cut(mark.settings);
 }
 
@@ -428,7 +424,13 @@ Store::Subscription Store::find(std::string_view id) const {
     std::lock_guard lock(write_mutex_);
     uint32_t slot = find_slot(*body_, id);
     if (slot == none) throw id_failure("TC143", "no subscription has the id " + shown(id), "");
-    return {std::string(id), std::string(body_->text(slot)), body_->settings_of(slot)};
+    std::string room;
+    return {std::string(id), std::string(body_->text(slot, room)), body_->settings_of(slot)};
+}
+
+EngineStats Store::engine_stats() const {
+    std::lock_guard lock(write_mutex_);
+    return engine_->stats();
 }
 
 StoreStats Store::stats() const {
@@ -440,9 +442,8 @@ StoreStats Store::stats() const {
     stats.paths = engine.paths;
     stats.states = engine.states;
     stats.machines = engine.machines;
-    stats.bytes = engine.bytes + b.settings->bytes() + b.id_ends.bytes() + b.id_bytes.bytes() + b.text_bytes.bytes() +
-                  b.text_ends.bytes() + b.deaths.bytes() + b.order.bytes() + b.slot_settings.bytes() + b.id_table.bytes() +
-                  b.added_table.bytes();
+    stats.bytes = engine.bytes + b.settings->bytes() + b.id_ends.bytes() + b.id_bytes.bytes() + b.texts.bytes() +
+                  b.deaths.bytes() + b.order.bytes() + b.id_table.bytes() + b.added_table.bytes();
     return stats;
 }
 
@@ -490,10 +491,14 @@ void Store::compact() {
 void Store::renumber() {
     auto body = std::make_unique<Body>(seeds_);
     std::vector<uint32_t> slots = live_slots(*body_);
-    std::vector<Item> items;
-    items.reserve(slots.size());
-    for (uint32_t s : slots) items.push_back({body_->id(s), body_->text(s), &body_->settings_of(s)});
-    add_rows(*body, items, true);
+    reserve_ids(*body, slots.size());
+    InterruptTicks ticks(300);
+    std::string room;
+    for (uint32_t s : slots) {
+        ticks.tick();
+        Item item{body_->id(s), body_->text(s, room), &body_->settings_of(s)};
+        enter_id(*body, add_slot(*body, item, body->settings->intern(*item.settings)));
+    }
     Change change(*this);
     engine_->renumber(slots, *body);
     change.commit(*body);

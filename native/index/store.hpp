@@ -77,6 +77,7 @@ public:
     std::shared_lock<LastingSharedMutex> read() const { return engine_->read(); }
     const Engine& engine() const { return *engine_; }
     StoreStats stats() const;
+    EngineStats engine_stats() const;                   // for tests
     // For tests. Of the tables as they were loaded, which anybody can foresee: whether there are any, and how many ids that were
     // added since are in them.
     struct SavedTables { bool exist; size_t added; };
@@ -108,7 +109,8 @@ private:
     struct Mark {                          // the ends of a body, to go back to
         explicit Mark(const Body& body);
         uint32_t settings, slots;
-        size_t id_bytes, text_bytes;
+        size_t id_bytes;
+        QueryTexts::Mark texts;
     };
 
     // A change, from begin() of the engine on. If it ends without commit(), the rows that were added are taken back, and all that the

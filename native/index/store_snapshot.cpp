@@ -10,6 +10,8 @@ namespace treecast {
 
 namespace {
 
+constexpr uint32_t texts_as_words_version = 6;
+
 Array<char> write_settings(const SettingsTable& all) {
     std::string out;
     for (uint32_t number = 0; number < all.size(); ++number) {
@@ -37,21 +39,37 @@ std::vector<Settings> read_settings(const Array<char>& bytes) {
     return all;
 }
 
-// What was asked for. These parts keep their place in every format version.
+// What was asked for. These parts keep their place in every format version from the sixth on.
 template <class Visit>
 void stable_parts(Subscriptions& rows, Array<char>& about, Array<char>& settings, Visit& visit) {
-    visit(about), visit(settings), visit(rows.id_ends), visit(rows.id_bytes), visit(rows.text_ends), visit(rows.text_bytes);
-    visit(rows.slot_settings), visit(rows.deaths), visit(rows.order);
+    visit(about), visit(settings), visit(rows.id_ends), visit(rows.id_bytes);
+    rows.texts.parts(visit);
+    visit(rows.deaths), visit(rows.order);
+}
+
+// The same parts of a file of the first five versions: texts as they were given, and an array of settings.
+void read_first_versions(SnapshotReader& reader, Subscriptions& rows, Array<char>& about, Array<char>& settings) {
+    Array<uint64_t> text_ends;
+    Array<char> text_bytes;
+    Array<uint32_t> slot_settings;
+    reader(about), reader(settings), reader(rows.id_ends), reader(rows.id_bytes), reader(text_ends), reader(text_bytes);
+    reader(slot_settings), reader(rows.deaths), reader(rows.order);
+    if (text_ends.size() != rows.deaths.size() + 1 || slot_settings.size() != rows.deaths.size()) SnapshotReader::damaged();
+    for (uint32_t slot = 0; slot < slot_settings.size(); ++slot) {
+        const uint64_t begin = text_ends[slot], end = text_ends[slot + 1];
+        if (begin > end || end > text_bytes.size()) SnapshotReader::damaged();
+        rows.texts.add({text_bytes.data() + begin, end - begin}, slot_settings[slot]);
+    }
 }
 
 // Seeds for the tables of a saved file, derived from everything that decides what is in them and where.
 // So nobody can choose keys and keep the seeds as they were. See base/seeded_hash.hpp.
-HashSeeds content_seeds(const Subscriptions& rows, const Array<char>& settings, const Engine& engine) {
+HashSeeds content_seeds(Subscriptions& rows, const Array<char>& settings, const Engine& engine) {
     Digest digest;
     digest.add_array(settings);
     digest.add_array(rows.id_ends), digest.add_array(rows.id_bytes);
-    digest.add_array(rows.text_ends), digest.add_array(rows.text_bytes);
-    digest.add_array(rows.slot_settings), digest.add_array(rows.deaths), digest.add_array(rows.order);
+    rows.texts.parts([&](const auto& array) { digest.add_array(array); });
+    digest.add_array(rows.deaths), digest.add_array(rows.order);
     engine.add_to(digest);
     return digest.seeds();
 }
@@ -83,9 +101,13 @@ bool Store::load(const std::string& path, bool verify) {
     SnapshotReader reader(path, verify);
     auto body = std::make_unique<Body>(seeds_);
     Array<char> about, settings;
-    stable_parts(*body, about, settings, reader);
+    const bool has_texts_as_given = reader.version() < texts_as_words_version;
+    if (has_texts_as_given)
+        read_first_versions(reader, *body, about, settings);
+    else
+        stable_parts(*body, about, settings, reader);
     size_t slots = body->deaths.size();
-    if (body->id_ends.size() != slots + 1 || body->text_ends.size() != slots + 1 || body->slot_settings.size() != slots ||
+    if (body->id_ends.size() != slots + 1 || (!has_texts_as_given && !body->texts.adopt(static_cast<uint32_t>(slots))) ||
         (body->order.size() && body->order.size() != slots))
         SnapshotReader::damaged();
     if (!body->order.size()) body->order = {};
@@ -110,10 +132,19 @@ bool Store::adopt(std::unique_ptr<Body>& body, const std::vector<Settings>& all_
 
 // For another format version, or an engine that saves nothing: only ids, texts and settings are taken.
 void Store::rebuild(const Subscriptions& saved, const std::vector<Settings>& all_settings) {
+    const std::vector<uint32_t> slots = live_slots(saved);
+    std::string texts, room;
+    std::vector<size_t> ends;
+    for (uint32_t s : slots) {
+        texts += saved.text(s, room);
+        ends.push_back(texts.size());
+    }
     std::vector<Item> items;
-    for (uint32_t s : live_slots(saved)) {
-        if (saved.slot_settings[s] >= all_settings.size()) SnapshotReader::damaged();
-        items.push_back({saved.id(s), saved.text(s), &all_settings[saved.slot_settings[s]]});
+    for (size_t i = 0; i < slots.size(); ++i) {
+        const uint32_t settings = saved.texts.settings(slots[i]);
+        if (settings >= all_settings.size()) SnapshotReader::damaged();
+        const size_t begin = i ? ends[i - 1] : 0;
+        items.push_back({saved.id(slots[i]), {texts.data() + begin, ends[i] - begin}, &all_settings[settings]});
     }
     std::vector<Refusal> refused;
     add(items, refused);

@@ -23,9 +23,7 @@ void Store::publish(std::shared_ptr<View> view) noexcept {
     view->order = body.order.share();
     view->id_ends = body.id_ends.share();
     view->id_bytes = body.id_bytes.share();
-    view->text_bytes = body.text_bytes.share();
-    view->text_ends = body.text_ends.share();
-    view->slot_settings = body.slot_settings.share();
+    view->texts = body.texts.share();
     view->settings = body.settings;
     view->settings_size = body.settings->size();
     view->slots = body.slots();

@@ -45,9 +45,7 @@ public:
         uint32_t unused = 0;    // where the compiler would leave a gap, which is saved with the rest
     };
 
-    // `paths[i]` is accepted with the accept id accept_of[i] (filled in). Paths must be distinct.
-    Machine(std::span<const Labels> paths, const LabelTable& table, std::vector<uint32_t>& accept_of);
-    Machine();                  // empty, to be filled by parts()
+    Machine();                  // empty, to be filled by a MachineBuilder or by parts()
 
     uint32_t accepts() const { return accepts_; }
     uint32_t states() const { return states_; }

@@ -4,24 +4,98 @@
 #include "base/interrupt.hpp"
 #include "document/document.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
 namespace treecast {
 
-// Digits that no key uses are skipped, so short keys need few passes.
+namespace {
+
+constexpr size_t part = 2048;           // items that are looked at before somebody asks whether to stop
+
+}  // namespace
+
 void radix_sort(std::vector<Keyed>& items, std::vector<Keyed>& scratch) {
+    Pace pace;
+    radix_sort(pace, items, scratch).finish(pace);
+}
+
+// Digits that no key uses are skipped, so short keys need few passes.
+SlicedWork radix_sort(Pace& pace, std::vector<Keyed>& items, std::vector<Keyed>& scratch) {
+    const size_t count = items.size();
     uint64_t used = 0;
-    for (const Keyed& item : items) used |= item.key;
-    scratch.resize(items.size());
+    for (size_t i = 0; i < count;) {
+        for (size_t end = std::min(count, i + part); i < end; ++i) used |= items[i].key;
+        co_await pace.spend(part / 4);
+    }
+    // Scratch is taken as it is: writing zeros to all of it first would be a pass of its own.
+    scratch.reserve(count);
+    for (size_t i = scratch.size(); i < count; ++i) {
+        scratch.push_back({});
+        if (i % part == 0) co_await pace.spend(part / 2);
+    }
+    scratch.resize(count);
+    std::vector<size_t> counts;
     for (int shift = 0; shift < 64 && (used >> shift); shift += 11) {
         if (((used >> shift) & 2047) == 0) continue;
-        Interrupt::check(items.size() * 4);
-        size_t counts[2049] = {};
-        for (const Keyed& item : items) ++counts[((item.key >> shift) & 2047) + 1];
+        counts.assign(2049, 0);
+        for (size_t i = 0; i < count;) {
+            for (size_t end = std::min(count, i + part); i < end; ++i) ++counts[((items[i].key >> shift) & 2047) + 1];
+            co_await pace.spend(part / 4);
+        }
         for (int i = 0; i < 2048; ++i) counts[i + 1] += counts[i];
-        for (const Keyed& item : items) scratch[counts[(item.key >> shift) & 2047]++] = item;
+        for (size_t i = 0; i < count;) {
+            for (size_t end = std::min(count, i + part); i < end; ++i) scratch[counts[(items[i].key >> shift) & 2047]++] = items[i];
+            co_await pace.spend(part);
+        }
         items.swap(scratch);
+    }
+}
+
+// As below, with everything in slices.
+SlicedWork order_by_chains(Pace& pace, const std::vector<uint32_t>& key, const std::vector<uint32_t>& next, std::vector<uint32_t>& sorted) {
+    const size_t count = key.size();
+    size_t distinct = 0;
+    std::vector<uint32_t> rank, ahead, next_ahead;
+    std::vector<Keyed> keyed, scratch;
+    rank.reserve(count), ahead.reserve(count), next_ahead.reserve(count), keyed.reserve(count);
+    for (size_t i = 0; i < count;) {
+        for (size_t end = std::min(count, i + part); i < end; ++i) {
+            rank.push_back(0), ahead.push_back(next[i]), next_ahead.push_back(none);
+            keyed.push_back({key[i], static_cast<uint32_t>(i)});
+        }
+        co_await pace.spend(part);
+    }
+    for (;;) {
+        co_await radix_sort(pace, keyed, scratch);
+        // Nobody needs the earlier ranks any more: they are in the keys.
+        uint32_t last = 0;
+        for (size_t i = 0; i < count;) {
+            for (size_t end = std::min(count, i + part); i < end; ++i) {
+                if (i == 0 || keyed[i].key != keyed[i - 1].key) ++last;
+                rank[keyed[i].value] = last;
+            }
+            co_await pace.spend(part);
+        }
+        const bool is_done = last == distinct || last == count;
+        distinct = last;
+        if (is_done) break;
+        const int width = std::bit_width(distinct);      // of a rank: short keys are sorted in fewer passes
+        for (size_t i = 0; i < count;) {
+            for (size_t end = std::min(count, i + part); i < end; ++i) {
+                keyed[i] = {uint64_t(rank[i]) << width | (ahead[i] == none ? 0 : rank[ahead[i]]), static_cast<uint32_t>(i)};
+                next_ahead[i] = ahead[i] == none ? none : ahead[ahead[i]];
+            }
+            co_await pace.spend(2 * part);
+        }
+        ahead.swap(next_ahead);
+    }
+    sorted.clear();
+    sorted.reserve(count);
+    for (size_t i = 0; i < count;) {
+        for (size_t end = std::min(count, i + part); i < end; ++i) sorted.push_back(keyed[i].value);
+        co_await pace.spend(part / 2);
     }
 }
 

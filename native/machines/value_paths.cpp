@@ -5,6 +5,7 @@
 #include "base/pext.hpp"
 #include "base/seeded_hash.hpp"
 #include "base/varint.hpp"
+#include "machines/machine_builder.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -81,7 +82,7 @@ void ValuePaths::build(std::span<const std::string_view> patterns, std::span<con
     std::vector<Labels> paths;
     for (size_t i = 0, begin = 0; i < ends.size(); begin = ends[i++]) paths.emplace_back(labels.data() + begin, ends[i] - begin);
     std::vector<uint32_t> bit_of;
-    machine_ = std::make_shared<Machine>(paths, table, bit_of);
+    machine_ = build_machine(paths, table, bit_of);
     for (Item& item : items) item.path = bit_of[item.path];
     auto condition = [](const Item& i) { return std::tie(i.about.attribute, i.about.test, i.about.value); };
     std::sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {

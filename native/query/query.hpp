@@ -3,18 +3,16 @@
 // An invalid query is a Failure (Family::query) with one of these codes; tests/errors holds one of each:
 //
 //   TC101  not a query: something is missing, left over or misspelt
-//   TC102  an axis outside the language (.., parent::, preceding:: ...)
-//   TC103  a function or a kind of test outside the language (count(), node(), comment() ...)
-//   TC104  a relative path at the top level
-//   TC105  an expression outside the language: arithmetic, variables, parentheses round a path, comments, FLWR
-//   TC106  a comparison or condition that is not a path or a position against a literal or number
-//   TC107  a path that selects the document itself or everything in it (/, //., a/descendant-or-self::node())
-//   TC108  a step below an attribute or text()
+//   TC102  the axis namespace::, or none at all
+//   TC103  a function that XPath 1.0 does not have, id(), or too many or too few arguments
+//   TC104  a relative path at the top level, or an expression that depends on a context
+//   TC105  variables and comments
+//   TC106  an argument or operand that is no path where XPath 1.0 asks for one
 //   TC109  a prefix without a namespace, or an invalid binding
 //   TC110  not UTF-8, or a character that XML does not have
 //   TC112  or, not(), positions and other things that have no place in an ordered pattern
 //
-//   (TC14x belongs to the index, TC30x to documents.)
+//   (TC107 and TC108 belong to transformations, whose paths have to select something; TC14x belongs to the index, TC30x to documents.)
 //   TC321  text longer than query_limits.text_bytes_max
 //   TC322  brackets and parentheses nested deeper than depth_max
 //   TC323  more steps in one path than steps_max

@@ -4,6 +4,8 @@
 // Shapes, and its paths and conditions are entries of the same flat Query that path queries use. A list of steps (drop, keep,
 // rename, unwrap) says what to change, in order. Both have a matching part, a path query: matching_part() below.
 //
+//   TC107  a path that selects the document itself or everything in it ($msg//., $n/descendant-or-self::node())
+//   TC108  a step below an attribute or text()
 //   TC113  a variable that is not bound here, is bound twice, or holds something that has no paths
 //   TC114  a constructor that is not well formed: tags, attributes, references, braces
 //   TC115  a transformation in which nothing is bound, so that it could never be delivered

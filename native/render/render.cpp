@@ -59,40 +59,40 @@ struct Renderer::Impl {
     std::vector<uint64_t> words;
 
     // Numbers of keys change their meaning when the cache is cleared, so everything that refers to them is dropped with it.
-    Rendered render(std::string_view text, const Settings& settings, Identity identity) {
-        const Plan& plan = plans.find(text, settings, identity);
+    Rendered render(const HeldQuery& query, Identity identity) {
+        const Plan& plan = plans.find(query, identity);
         if (generation != plans.generation()) {
             generation = plans.generation();
             known.clear();
             filled.clear();
             builder->forget_keys();
         }
-        if (!share) return make(plan, text);
-        if (!plan.filled.empty()) return render_filled(plan, text);
+        if (!share) return make(plan, query);
+        if (!plan.filled.empty()) return render_filled(plan, query);
         if (plan.key >= known.size()) known.resize(plans.keys().size());
         Known& before = known[plan.key];
-        if (before.document != documents) before = {documents, make(plan, text)};
+        if (before.document != documents) before = {documents, make(plan, query)};
         return before.rendered;
     }
 
     // Payloads are equal if the plan and the literals that it is filled with are.
-    Rendered render_filled(const Plan& plan, std::string_view text) {
+    Rendered render_filled(const Plan& plan, const HeldQuery& query) {
         words.assign(1, plan.key);
         words.insert(words.end(), plan.filled.begin(), plan.filled.end());
         uint64_t hash;
         if (const Memo::Made* made = filled.find(words, hash))
             return {static_cast<Rendered::Is>(made->flags), static_cast<uint32_t>(made->begin)};
-        Rendered rendered = make(plan, text);
+        Rendered rendered = make(plan, query);
         filled.keep(words, hash, {rendered.number, 0, static_cast<uint8_t>(rendered.is)});
         return rendered;
     }
 
     // If there is not enough memory for a payload, there may be for the next one.
-    Rendered make(const Plan& plan, std::string_view text) {
+    Rendered make(const Plan& plan, const HeldQuery& query) {
         ++built;
         uint64_t begin = builder->out().size();
         try {
-            return try_to_make(plan, text, begin);
+            return try_to_make(plan, query, begin);
         } catch (const std::bad_alloc&) {
             give_back_memory(begin);
             Failure failure(Family::document, "TC333", "there is not enough memory for this payload");
@@ -119,7 +119,7 @@ struct Renderer::Impl {
     }
 
     // The document itself needs no building, and has its own limit.
-    Rendered try_to_make(const Plan& plan, std::string_view text, uint64_t begin) {
+    Rendered try_to_make(const Plan& plan, const HeldQuery& query, uint64_t begin) {
         if (plan.is == Plan::Is::document) {
             builder->add_original();
             return add({begin, document->original.size()});
@@ -132,8 +132,8 @@ struct Renderer::Impl {
             }
         } catch (const Failure& failure) {
             builder->cut();
-            if (plan.is == Plan::Is::built && !binds(plan, text)) return {};
-            return refuse(plan.is == Plan::Is::built ? located(failure, plan, text) : failure);
+            if (plan.is == Plan::Is::built && !binds(plan, query.text())) return {};
+            return refuse(plan.is == Plan::Is::built ? located(failure, plan, query.text()) : failure);
         }
         return add({begin, builder->out().size() - begin});
     }
@@ -158,7 +158,7 @@ struct Renderer::Impl {
         builder->forget_keys();                           // what was made goes by other numbers
         try {
             builder->start();
-            builder->build(alone.find(text, plan.settings), alone);
+            builder->build(alone.find({text, plan.settings}), alone);
         } catch (const Failure& again) {
             found = again;
             found.position += text.size() - plan.text.size();    // literals of the clauses, which come before
@@ -214,9 +214,9 @@ void Renderer::begin(const Document& document, Bytes& out) {
     r.restructurer->begin(document);
 }
 
-Rendered Renderer::render(std::string_view text, const Settings& settings, Identity identity) {
+Rendered Renderer::render(const HeldQuery& query, Identity identity) {
     try {
-        return impl_->render(text, settings, identity);
+        return impl_->render(query, identity);
     } catch (const Failure&) {
         throw;
     } catch (...) {

@@ -20,6 +20,7 @@
 #include "base/failure.hpp"
 #include "base/output.hpp"
 #include "document/document.hpp"
+#include "engines/subscriptions.hpp"
 #include "query/settings.hpp"
 
 #include <cstdint>
@@ -75,7 +76,7 @@ public:
     // Any subscription: a transformation, or a query, which delivers as its settings say. One that delivers the document must
     // match it: it is not evaluated again. A payload that was not there before is now at the end of `out`, and nothing else.
     // Throws Failure where the text cannot be read, which a store has checked before.
-    Rendered render(std::string_view text, const Settings& settings, Identity identity = {});
+    Rendered render(const HeldQuery& query, Identity identity = {});
 
     // Of this document. The view lives until the next render().
     std::string_view payload(uint32_t number) const;

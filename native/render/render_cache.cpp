@@ -90,7 +90,7 @@ void PlanCache::Generation::place(uint64_t hash, std::unique_ptr<Plan> plan) {
 }
 
 // Numbers never shrink one by one. When they take too much memory, everything starts again.
-const Plan& PlanCache::find(std::string_view text, const Settings& settings, Identity identity) {
+const Plan& PlanCache::find(const HeldQuery& query, Identity identity) {
     if (keys_.bytes() + names_.bytes() > keys_bytes_max) {
         drop(young_);
         drop(old_);
@@ -99,16 +99,16 @@ const Plan& PlanCache::find(std::string_view text, const Settings& settings, Ide
         names_.clear();
         ++generation_;
     }
-    if (!identity.serial) return of_text(text, settings);
+    if (!identity.serial) return of_text(query.text(), query.settings());
     if (const Recent* known = recent(identity)) {
         Plan& plan = *known->plan;
         if (known->filled) {
             plan.filled = {known->literals.data(), known->filled};
-            plan.unfilled = text;
+            plan.unfilled = query.text();        // of a transformation: stays where it is
         }
         return plan;
     }
-    Plan& plan = of_text(text, settings);
+    Plan& plan = of_text(query.text(), query.settings());
     remember(identity, plan);
     return plan;
 }

@@ -161,7 +161,7 @@ class PlanCache {
 public:
     explicit PlanCache(uint64_t bytes_max = 64ull << 20) : bytes_max_(bytes_max) {}
     // The plan is valid until the next call, and the text must stay valid as long.
-    const Plan& find(std::string_view text, const Settings& settings, Identity identity = {});
+    const Plan& find(const HeldQuery& query, Identity identity = {});
     // Asks the processor to load what find() and later calls will touch. Each stage loads what the one before led to.
     void prefetch(Identity identity, size_t stage) const;
     const Keys& keys() const { return keys_; }

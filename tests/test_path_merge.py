@@ -1,0 +1,151 @@
+"""Machines of plain paths that are merged in slices: no addition builds a large one, and the answers stay the same.
+
+native/engines/path_merge.hpp has the stages of a merge. Here changes of every kind come in the middle of each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from support.sanitized import fewer
+
+from treecast import Index
+from treecast._native import testing
+
+AT_ONCE_MAX = 1024  # paths, of one addition
+NAMES = [f"n{number}" for number in range(12)]
+
+
+def distinct_paths(count: int, seed: int) -> list[str]:
+    random = Random(seed)
+    queries: dict[str, None] = {}
+    while len(queries) < count:
+        steps = [random.choice(("/", "//")) + random.choice((*NAMES, "*")) for _ in range(random.randint(2, 6))]
+        queries["".join(steps)] = None
+    return list(queries)
+
+
+def draw_document(random: Random) -> bytes:
+    def element(depth: int) -> str:
+        name = random.choice(NAMES)
+        return f"<{name}>{''.join(element(depth - 1) for _ in range(random.randint(1, 3)) if depth)}</{name}>"
+
+    return element(5).encode()
+
+
+PATHS = distinct_paths(12_000, 1)
+DOCUMENTS = [draw_document(Random(seed)) for seed in range(4)]
+
+
+def answers(index: Index) -> list[list[str]]:
+    return [index.match(document) for document in DOCUMENTS]
+
+
+def bulk(model: dict[str, str]) -> Index:
+    index = Index()
+    index.add_many(list(model.items()))
+    return index
+
+
+def test_no_addition_builds_a_large_machine() -> None:
+    """Without slices, the additions that fill a level build thousands of paths at once."""
+    count = fewer(9000)
+    index = Index()
+    largest = done = 0
+    for place, query in enumerate(PATHS[:count]):
+        index.add(f"s{place}", query)
+        _, done, built = testing.merges(index._native)
+        largest = max(largest, built)
+    assert 0 < largest <= AT_ONCE_MAX
+    assert done > count // 3000
+    assert index.stats().machines < 12
+    assert answers(index) == answers(bulk({f"s{place}": query for place, query in enumerate(PATHS[:count])}))
+
+
+def test_many_at_once_are_one_machine_at_once() -> None:
+    """Who adds many waits for them anyway, and gets the fastest machine."""
+    index = Index()
+    for place, query in enumerate(PATHS[:2000]):
+        index.add(f"s{place}", query)
+    assert index.stats().machines > 1
+    index.add_many([(f"t{place}", query) for place, query in enumerate(PATHS[2000:12_000])])
+    assert testing.merges(index._native)[0] == 0
+    assert index.stats().machines == 1
+    index.add_many([(f"u{place}", query) for place, query in enumerate(PATHS[:2000])])
+    assert answers(index) == answers(
+        bulk(
+            {f"s{place}": query for place, query in enumerate(PATHS[:2000])}
+            | {f"t{place}": query for place, query in enumerate(PATHS[2000:12_000])}
+            | {f"u{place}": query for place, query in enumerate(PATHS[:2000])}
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_in_the_middle_of_a_merge(seed: int, tmp_path: Path) -> None:
+    """Ids come and go, paths gain and lose subscribers, a file is saved: always as an index that was built at once."""
+    random = Random(seed)
+    model = {f"s{place}": query for place, query in enumerate(PATHS[:1500])}
+    index = bulk(model)
+    fresh = iter(PATHS[1500:])
+    stages = set()
+    for turn in range(fewer(6000)):
+        draw = random.random()
+        known = f"s{random.randrange(len(model))}" if draw < 0.1 else f"t{random.randrange(turn + 1)}"
+        if draw < 0.1 and known in model:
+            index.remove(known)
+            del model[known]
+        elif draw < 0.2 and known in model:  # not in the order any more: only what it matches counts
+            index.remove(known)
+            del model[known]
+            model[f"r{turn}"] = random.choice(PATHS[: 1500 + turn])
+            index.add(f"r{turn}", model[f"r{turn}"])
+        elif draw < 0.3:
+            model[f"x{turn}"] = random.choice(PATHS[: 1500 + turn])
+            index.add(f"x{turn}", model[f"x{turn}"])
+        else:
+            model[f"t{turn}"] = next(fresh)
+            index.add(f"t{turn}", model[f"t{turn}"])
+        stages.add(testing.merges(index._native)[0] > 0)
+        if turn % 997 == 500:
+            assert answers(index) == answers(bulk(model)), f"after {turn} changes"
+            index.save(tmp_path / "saved.tcx")
+            assert answers(Index.load(tmp_path / "saved.tcx")) == answers(index)
+    assert stages == {False, True}
+    assert answers(index) == answers(bulk(model))
+    index.compact()
+    assert answers(index) == answers(bulk(model))
+    for id in list(model)[: len(model) * 2 // 3]:
+        index.remove(id)
+        del model[id]
+    assert answers(index) == answers(bulk(model))
+
+
+def test_the_same_calls_save_the_same_bytes(tmp_path: Path) -> None:
+    """What is merged when depends on the calls alone."""
+    files = []
+    for name in ("one", "two"):
+        index = Index()
+        for place, query in enumerate(PATHS[: fewer(4000)]):
+            index.add(f"s{place}", query)
+            if place == 3000:
+                index.save(tmp_path / name)
+        index.save(tmp_path / name)
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1]
+
+
+def test_the_first_addition_to_a_loaded_index_copies_no_array(tmp_path: Path) -> None:
+    """Behind large arrays of a file there is room: the addition copies what is small only."""
+    index = Index()
+    index.add_many([(f"s{place}", f"/a/b{place % 300}//c{place // 300}") for place in range(70_000)])
+    path = tmp_path / "saved.tcx"
+    index.save(path)
+    loaded = Index.load(path)
+    before = testing.array_bytes_copied()
+    loaded.add("late", "/a/late")
+    loaded.remove("s5")
+    assert testing.array_bytes_copied() - before < path.stat().st_size / 10
+    assert loaded.match(b"<a><late/><b1><c0/></b1></a>") == ["s1", "late"]
