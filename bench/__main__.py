@@ -28,6 +28,7 @@ NAMES = (
     "trees",
     "mixed",
     "shapes",
+    "language",
     "doubling",
     "saved",
     "churn_mixed",

@@ -51,5 +51,7 @@ def copy_into(folder: Path, path: Path) -> Path:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/route_directory.py SUBSCRIPTIONS.csv INCOMING/ ROUTED/")
     made, bad = route(build_index(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]))
     print(f"{made} copies, {bad} rejected")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import churn_mixed, doubling, generating, growth, mixed, saved, shapes, store, trees, values
+from bench import churn_mixed, doubling, generating, growth, language, mixed, saved, shapes, store, trees, values
 from bench.__main__ import NAMES
 from bench.__main__ import main as bench_main
 from bench.growth_families import FAMILIES
@@ -49,6 +49,14 @@ def test_benchmark_runs_at_tiny_size(name: str, schema: Schema, capsys: pytest.C
 
 
 @pytest.mark.house
+def test_language_runs_at_tiny_size() -> None:
+    report = Report("language", [])
+    for shape, is_rare in ((language.RARE[1], True), (language.EVALUATED[0], False)):
+        language.measure_shape(report, shape, 60, 1, is_rare)
+    assert len(report.rows) == 2
+
+
+@pytest.mark.house
 def test_shapes_run_at_tiny_size() -> None:
     report = Report("shapes", [])
     for shape in (*islice(shapes.named_shapes(), 2), *shapes.random_shapes(1, seed=1)):
@@ -69,7 +77,7 @@ def test_store_runs_at_tiny_size() -> None:
 
 
 @pytest.mark.house
-@pytest.mark.parametrize("name", [*MEASURES, "shapes", "store"])
+@pytest.mark.parametrize("name", [*MEASURES, "language", "shapes", "store"])
 def test_benchmark_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert name in NAMES
     with pytest.raises(SystemExit) as leaving:

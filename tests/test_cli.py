@@ -38,10 +38,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         [verb, "--help"]
         for verb in (
             "match",
+            "render",
             "explain",
+            "replay",
             "check",
             "build",
             "generate",
+            "init",
             "bench",
             "run",
             "demo",
@@ -56,6 +59,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
             "token",
             "selective",
             "experiment",
+            "completion",
         )
     ]
     + [["generate", what, "--help"] for what in ("documents", "queries")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -9,7 +10,10 @@ import msgspec
 import pytest
 
 from treecast import _native
+from treecast.document import read
 from treecast.index import Index
+from treecast.overlay.broker.rows import DocumentRow, EarlyRow, decode, encode
+from treecast.wire import Codec
 
 IDS = ("a", "b", "c", "d" * 40)
 
@@ -17,7 +21,7 @@ IDS = ("a", "b", "c", "d" * 40)
 def batch_of(index: Index, draw: Random, count: int) -> tuple[_native.DeliveryBatch, list[list[str]]]:
     wanted = [[id for id in IDS if draw.random() < 0.5] for _ in range(count)]
     texts = [b"<x>" + b"".join(b"<%s/>" % id.encode() for id in some) + b"</x>" for some in wanted]
-    return index.render_columns(texts, report=True), wanted
+    return index.render_columns(texts, report=True, texts=_native.Texts.matched), wanted
 
 
 class Trial:
@@ -56,11 +60,13 @@ class Trial:
 
     def enqueue(self) -> None:
         batch, wanted = batch_of(self.index, self.draw, 3)
-        numbers = [self.number + 1, 0, self.number + 2]
+        accepted, columns = [True, False, True], (["s"] * 3, ["", "i", "j"], [5] * 3, "o", [8] * 3)
+        numbers, rows, (data, ends), others, touched = self.lanes.store(batch, accepted, *columns, self.number, 6, {})
+        assert numbers == [self.number + 1, 0, self.number + 2] and rows[0] == [numbers[0], numbers[2]]
         self.number += 2
-        bodies = list(range(1, 1 + sum(map(bool, wanted))))  # a document is the payload of all its deliveries
-        rows, others, touched = self.lanes.enqueue(batch, numbers, [5] * 3, "o", [8] * 3, bodies)
-        assert rows[1] is None and rows[0] is not None and msgspec.msgpack.decode(rows[0][0]) == wanted[0]
+        first, _ = (decode(row, DocumentRow) for row in rows[1])
+        assert first == DocumentRow("s", "", 5, 7, ends[0], wanted[0], [7] * len(wanted[0]), "o", 8)
+        assert len(ends) == 2 and len(data) == ends[1]  # a document is the payload of all its deliveries
         left = []
         for at in (0, 2):
             for id in wanted[at]:
@@ -130,19 +136,67 @@ def test_lanes_do_what_a_model_does(seed: int) -> None:
 def test_native_columns_are_checked() -> None:
     index = Index()
     index.add("q", "/a")
-    batch = index.render_columns([b"<a/>"], report=True)
+    batch = index.render_columns([b"<a/>"], report=True, texts=_native.Texts.matched)
     lanes = _native.Lanes(10)
     lane = lanes.open_lane()
     slot = lanes.join("q", lane, 1, 0, 5)
+    with pytest.raises(ValueError, match="missing"):
+        lanes.store(index.render_columns([b"<a/>"], report=True), None, ["s"], [""], [3], "", [0], 6, 8, {})
     wrong: Any
-    for wrong in (([], [0], "", [0], [1]), ([1], [0], "", [0], [])):
-        with pytest.raises(ValueError, match="columns"):
-            lanes.enqueue(batch, *wrong)
-    rows, others, touched = lanes.enqueue(batch, [7], [3], "", [0], [9])
-    assert (rows, others, touched) == ([(b"\x91\xa1q", b"\x91\x09")], [], [lane])
+    for wrong in (([], [""], [3], "", [0]), (["s"], [""], [], "", [0]), (["s"], [""], [3], "", [])):
+        with pytest.raises(ValueError, match="lengths"):
+            lanes.store(batch, None, wrong[0], wrong[1], wrong[2], wrong[3], wrong[4], 6, 8, {})
+    numbers, rows, bodies, others, touched = lanes.store(batch, None, ["s"], [""], [3], "", [0], 6, 8, {})
+    assert (numbers, bodies, others, touched) == ([7], (b"<a/>", [4]), [], [lane])
+    assert decode(rows[1][0], DocumentRow) == DocumentRow("s", "", 3, 9, 4, ["q"], [9])
     assert lanes.take(lane, 1, 10, 100) == (b"\x91\x97\xa1q\x07\x03\x01\x00\xa0\x00", [9], 1, 5)
     assert lanes.depth(slot) == (1, 0) and lanes.first_unfinished() == 7
     with pytest.raises(RuntimeError, match="twice"):
         lanes.join("q", lane, 2, 0, 5)
     with pytest.raises(RuntimeError, match="closed"):
         lanes.close_lane(lane)
+
+
+def test_bodies_of_documents_and_payloads() -> None:
+    """A payload that is the document has its body; others have one each; what nobody gets, or is refused, has none."""
+    index = Index()
+    for id, query, deliver in (("whole", "/a", "document"), ("part", "//b", "elements"), ("also", "//b", "elements")):
+        index.add(id, query, deliver=deliver)  # type: ignore[arg-type]
+    given = [b"<a><b>1</b></a>", b"<c/>", b"<a/>", b"<c><b>2</b></c>", b"<"]
+    documents = [read(text) if text != b"<" else text for text in given]
+    lanes = _native.Lanes(10)
+    columns = (["s"] * 5, list("vwxyz"), [1, 2, 3, 4, 5], "o", [11, 12, 13, 14, 15])
+    for contents in (given, documents):
+        batch = index.render_columns(contents, report=True, texts=_native.Texts.matched)
+        early = {3: encode(EarlyRow("steps"))}
+        numbers, rows, (data, ends), others, _ = lanes.store(batch, None, *columns, 20, 30, early)
+        assert numbers == [21, 0, 22, 23, 0] and rows[0] == [21, 22, 23] and len(others) == 6
+        bodies = [data[begin:end] for begin, end in pairwise([0, *ends])]
+        assert bodies == [given[0], b"<b>1</b>", given[2], given[3], b"<b>2</b>"]
+        assert [decode(row, DocumentRow) for row in rows[1]] == [
+            DocumentRow("s", "v", 1, 31, 15, ["whole", "part", "also"], [31, 32, 32], "o", 11),
+            DocumentRow("s", "x", 3, 33, 4, ["whole"], [33], "o", 13),
+            DocumentRow("s", "y", 4, 34, 15, ["part", "also"], [35, 35], "o", 14, EarlyRow("steps")),
+        ]
+    batch = index.render_columns(given, report=True, texts=_native.Texts.all)
+    numbers, rows, (data, ends), _, _ = lanes.store(batch, [False, True, True, False, False], *columns, 0, 0, {})
+    assert (numbers, data, ends) == ([0, 1, 2, 0, 0], b"<c/><a/>", [4, 8])
+    assert decode(rows[1][0], DocumentRow) == DocumentRow("s", "w", 2, 1, 4, [], [], "o", 12)
+
+
+@pytest.mark.parametrize("format", ["text", "binary", "binary-zlib"])
+def test_forms_are_rendered_as_documents_are(format: str) -> None:
+    index = Index()
+    index.add("whole", "/a")
+    index.add("part", "//b", deliver="elements")
+    texts = [b"<a><b>1</b></a>", b"<c/>", b"<c><b/></c>"]
+    codec = Codec(format)
+    forms = [codec.encode(read(text)) for text in texts]
+    columns = (["s"] * 3, [""] * 3, [1] * 3, "o", [1, 2, 3])
+    expected = index.render_columns(texts, report=True, texts=_native.Texts.matched)
+    made = index.render_forms(codec, forms)
+    lanes = _native.Lanes(10)
+    assert lanes.store(made, None, *columns, 0, 0, {}) == lanes.store(expected, None, *columns, 0, 0, {})
+    if format == "binary":
+        broken = index.render_forms(codec, [forms[0], b"\x01\xff", forms[2]])
+        assert [place for place, _ in broken.rejected] == [1] and broken.documents == 3

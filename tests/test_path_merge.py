@@ -123,6 +123,32 @@ def test_changes_in_the_middle_of_a_merge(seed: int, tmp_path: Path) -> None:
     assert answers(index) == answers(bulk(model))
 
 
+def test_a_change_before_every_document_makes_no_rows_anew() -> None:
+    """What is known of a name stays: it is brought up to date by the paths that are new."""
+    index = Index()
+    made = []
+    for place, query in enumerate(PATHS[:60]):
+        index.add(f"s{place}", query)
+        index.match(DOCUMENTS[0])
+        made.append(testing.delta_rows(index._native))
+    names = len(NAMES) + 1
+    assert made[-1] - made[20] < names  # 39 changes; each made all rows anew before
+    assert answers(index) == answers(bulk({f"s{place}": query for place, query in enumerate(PATHS[:60])}))
+
+
+def test_a_new_name_in_the_delta_is_noticed() -> None:
+    """A name that documents had before any query did: its row has to be made anew."""
+    index = Index()
+    index.add("known", "//a")
+    document = b"<a x='1'>t<late><b/></late></a>"
+    assert index.match(document) == ["known"]
+    for id, query in (("late", "//late"), ("any", "/a/*/b"), ("x", "/a/@x"), ("text", "//text()"), ("far", "/a//b")):
+        index.add(id, query)
+        assert index.match(document)[-1] == id
+    index.remove("late")
+    assert index.match(document) == ["known", "any", "x", "text", "far"]
+
+
 def test_the_same_calls_save_the_same_bytes(tmp_path: Path) -> None:
     """What is merged when depends on the calls alone."""
     files = []

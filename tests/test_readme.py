@@ -124,6 +124,14 @@ def test_example_route_directory(tmp_path: Path) -> None:
     assert "TC2" in (tmp_path / "routed" / "rejected" / "b.txt").read_text()
 
 
+def test_an_example_without_arguments_says_how_to_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["route_directory.py"])
+    with pytest.raises(
+        SystemExit, match=r"^usage: python examples/route_directory\.py SUBSCRIPTIONS\.csv INCOMING/ ROUTED/$"
+    ):
+        runpy.run_path(str(ROOT / "examples" / "route_directory.py"), run_name="__main__")
+
+
 def test_example_live_changes(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "live_changes.py"), run_name="__main__")
     printed = capsys.readouterr().out

@@ -59,4 +59,5 @@ NB_MODULE(_native, m) {
     bind_routing(m);
     bind_lines(m);
     bind_lanes(m);
+    bind_checksum(m, testing);
 }

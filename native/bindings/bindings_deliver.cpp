@@ -3,6 +3,7 @@
 // Results leave as addresses of columns, which Python wraps as Arrow arrays without a copy.
 #include "bindings/bindings.hpp"
 #include "bindings/bindings_buffers.hpp"
+#include "document/binary.hpp"
 #include "index/index.hpp"
 #include "render/escape.hpp"
 
@@ -65,12 +66,34 @@ nb::list render_one(Index& index, nb::handle document, const RenderLimits& limit
     return out;
 }
 
+using Texts = DeliveryOptions::Texts;
+
 // As many documents as give about bytes_max bytes, as columns.
 std::unique_ptr<DeliveryBatch> render_part(Index& index, nb::sequence documents, bool report, uint64_t bytes_max,
-                                           const RenderLimits& limits, bool share) {
+                                           const RenderLimits& limits, bool share, Texts texts) {
     Buffers buffers(documents);
-    DeliveryOptions options{.report = report, .ids = true, .bytes_max = bytes_max, .limits = limits, .share = share};
+    DeliveryOptions options{.report = report, .ids = true, .bytes_max = bytes_max, .limits = limits, .share = share, .texts = texts};
     return std::make_unique<DeliveryBatch>(render([&] { return index.render_part(buffers.given(), options); }));
+}
+
+// The same for forms of a link, which are text or binary: each is read, and gone when the next one is.
+// PERF: bench/network_cpu.py. Keeping a document takes half as long as decoding it.
+std::unique_ptr<DeliveryBatch> render_forms(Index& index, const std::vector<nb::bytes>& forms, bool is_text, const WireDictionary* dictionary,
+                                            const Limits& form_limits, uint64_t bytes_max, const RenderLimits& limits, Texts texts) {
+    std::vector<std::string_view> views;
+    views.reserve(forms.size());
+    for (const nb::bytes& form : forms) views.push_back(view(form));
+    DeliveryOptions options{.report = true, .ids = true, .bytes_max = bytes_max, .limits = limits, .texts = texts};
+    LentReader reader(form_limits, nullptr);
+    auto next = [&](size_t i) {
+        std::string_view form = views[i];
+        if (is_text) return GivenDocument{{}, &reader->look(form)};
+        bool is_original = !form.empty() && form[0] == static_cast<char>(BinaryKind::original);
+        return GivenDocument{{}, is_original ? &reader->look(form.substr(1)) : &reader->look(form, dictionary)};
+    };
+    auto batch = std::make_unique<DeliveryBatch>(render([&] { return index.render_part(views.size(), next, options); }));
+    reader.keep();
+    return batch;
 }
 
 // The same with several threads: (documents done, pieces, (piece, begin, end) of each run of deliveries by document).
@@ -127,6 +150,10 @@ void bind_deliver(nb::module_& m, nb::module_& testing) {
         .def("__init__", [](RenderLimits* self, uint64_t payload, uint64_t document, uint64_t bindings) {
             new (self) RenderLimits{payload, document, bindings};
         }, nb::arg("payload_bytes_max"), nb::arg("document_payload_bytes_max"), nb::arg("bindings_max"));
+    nb::enum_<Texts>(m, "Texts", "Of which documents a batch has the texts too.")
+        .value("none", Texts::none)
+        .value("matched", Texts::matched)
+        .value("all", Texts::all);
     nb::class_<CopyFloor>(testing, "CopyFloor", "For measuring: the least that payloads of these bytes cost.")
         .def(nb::init<const std::vector<nb::bytes>&, size_t>(), nb::arg("payloads"), nb::arg("batch_bytes"))
         .def("run", &CopyFloor::run, "Bytes copied.");
@@ -174,7 +201,11 @@ void bind_deliver(nb::module_& m, nb::module_& testing) {
     m.def("render_one", &render_one, nb::arg("index"), nb::arg("document"), nb::arg("limits"), nb::arg("share"),
           "(id, payload, error or None) of each delivery of one document.");
     m.def("render_part", &render_part, nb::arg("index"), nb::arg("documents"), nb::arg("report"), nb::arg("bytes_max"), nb::arg("limits"),
-          nb::arg("share"), "The deliveries of the first documents of a batch, as columns: see Index.render_part.");
+          nb::arg("share"), nb::arg("texts") = Texts::none,
+          "The deliveries of the first documents of a batch, as columns: see Index.render_part.");
+    m.def("render_forms", &render_forms, nb::arg("index"), nb::arg("forms"), nb::arg("is_text"), nb::arg("dictionary").none(),
+          nb::arg("form_limits"), nb::arg("bytes_max"), nb::arg("limits"), nb::arg("texts"),
+          "The same for forms of a link, which are read on the way and not kept.");
     m.def("render_many", &render_many, nb::arg("index"), nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("bytes_max"),
           nb::arg("first"), nb::arg("limits"),
           nb::sig("def render_many(index: Index, documents: Sequence, threads: int, report: bool, bytes_max: int, first: int, "

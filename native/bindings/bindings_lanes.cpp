@@ -1,12 +1,16 @@
 // Lanes for Python: a broker's deliveries that go well. The border is crossed once a batch of documents, a message, an acknowledgement.
 #include "bindings/bindings.hpp"
 #include "index/index.hpp"
+#include "lanes/batch_rows.hpp"
 #include "lanes/lanes.hpp"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 #include <vector>
 
 namespace treecast {
@@ -58,33 +62,87 @@ nb::tuple delivery_lists(const DeliveryBatch& batch) {
     return nb::make_tuple(ids, batch.payloads);
 }
 
-// Rows of (subscriptions, bodies) by document, None where its number is 0; (document, subscription) of what is on no lane; and
-// the lanes that have something new.
-nb::tuple enqueue(Lanes& lanes, const DeliveryBatch& batch, const std::vector<int64_t>& numbers, const std::vector<int64_t>& published_ms,
-                  std::string_view origin, const std::vector<int64_t>& origin_numbers, const std::vector<int64_t>& bodies) {
-    check(numbers.size() == batch.documents && published_ms.size() == batch.documents && origin_numbers.size() == batch.documents,
-          "columns of different lengths");
-    check(bodies.size() + 1 == batch.payload_ends.size() && batch.id_ends.size() == batch.slots.size() + 1, "columns are missing");
-    MatchColumns columns{numbers, published_ms, origin_numbers, origin, batch.ends, batch.payloads, batch.payload_ends, bodies, batch.id_ends, batch.ids};
-    Lanes::Enqueued made = lanes.enqueue(columns);
-    nb::list rows, others;
-    std::string subscriptions, payloads;
-    for (size_t at = 0; at < batch.documents; ++at) {
-        if (!numbers[at]) {
-            rows.append(nb::none());
-            continue;
-        }
-        subscriptions.clear();
-        payloads.clear();
-        write_matches(columns, at, subscriptions, payloads);
-        rows.append(nb::make_tuple(bytes_of(subscriptions), bytes_of(payloads)));
+std::string_view text_view(nb::handle text) {
+    Py_ssize_t size = 0;
+    const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+    if (!data) throw nb::python_error();
+    return {data, static_cast<size_t>(size)};
+}
+
+// What is known of the documents of a batch, by document.
+struct KnownOfBatch {
+    nb::list sources, ids;
+    std::vector<int64_t> published_ms, origin_numbers;
+    std::string_view origin;
+    nb::dict early;                         // by place: a field in MessagePack, of few
+};
+
+RenderedColumns rendered_columns(const DeliveryBatch& batch) {
+    return {batch.ends, batch.payloads, batch.payload_ends, {batch.bytes.data(), batch.bytes.size()},
+            batch.own_payloads, batch.text_ends, {batch.texts.data(), batch.texts.size()}};
+}
+
+// All bodies as one object, and where each of them ends.
+nb::tuple join_bodies(const BatchBodies& made) {
+    nb::object data = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(made.bytes)));
+    if (!data.is_valid()) throw nb::python_error();
+    char* to = PyBytes_AS_STRING(data.ptr());
+    std::vector<size_t> ends;
+    size_t size = 0;
+    for (std::string_view body : made.bodies) {
+        if (!body.empty()) std::memcpy(to + size, body.data(), body.size());
+        ends.push_back(size += body.size());
     }
+    return nb::make_tuple(data, ends);
+}
+
+// The rows of the documents that are stored, each with its number.
+nb::tuple document_rows(const MatchColumns& columns, const RenderedColumns& rendered, const BatchBodies& made, const KnownOfBatch& given) {
+    nb::list keys, rows;
+    std::string row;
+    for (size_t at = 0; at < made.numbers.size(); ++at) {
+        if (!made.numbers[at]) continue;
+        row.clear();
+        DocumentFields fields{text_view(given.sources[at]), text_view(given.ids[at]), {}};
+        nb::object early = given.early.size() ? nb::object(given.early.attr("get")(at)) : nb::none();
+        if (!early.is_none()) fields.early = view(nb::borrow<nb::bytes>(early));
+        write_row(columns, at, fields, made.own[at], rendered.text(at).size(), row);
+        keys.append(made.numbers[at]);
+        rows.append(bytes_of(row));
+    }
+    return nb::make_tuple(keys, rows);
+}
+
+// Numbers documents and bodies, writes rows, and puts deliveries onto their lanes. Returns the numbers by document, 0 where it is
+// not stored; (numbers, rows); (all bodies in one, their ends); (document, subscription) of what is on no lane; and the lanes that
+// have something new.
+nb::tuple store_batch(Lanes& lanes, const DeliveryBatch& batch, std::optional<std::vector<bool>> accepted, nb::list sources, nb::list ids,
+                std::vector<int64_t> published_ms, std::string_view origin, std::vector<int64_t> origin_numbers, int64_t last_document,
+                int64_t last_body, nb::dict early) {
+    KnownOfBatch given{std::move(sources), std::move(ids), std::move(published_ms), std::move(origin_numbers), origin, std::move(early)};
+    check(batch.own_payloads.size() == batch.documents && batch.id_ends.size() == batch.slots.size() + 1, "columns are missing");
+    check(given.sources.size() >= batch.documents && given.ids.size() >= batch.documents && given.published_ms.size() >= batch.documents &&
+              given.origin_numbers.size() >= batch.documents && (!accepted || accepted->size() == batch.documents),
+          "columns of different lengths");
+    std::vector<bool> is_stored;
+    if (accepted) {
+        is_stored = std::move(*accepted);
+    } else {
+        for (size_t at = 0; at < batch.documents; ++at) is_stored.push_back(batch.ends[at + 1] > batch.ends[at]);
+        for (const Rejected& rejected : batch.rejected) is_stored[rejected.document] = false;
+    }
+    RenderedColumns rendered = rendered_columns(batch);
+    BatchBodies made = number_bodies(rendered, is_stored, last_document, last_body);
+    MatchColumns columns{made.numbers, std::span(given.published_ms).first(batch.documents), std::span(given.origin_numbers).first(batch.documents),
+                         given.origin, batch.ends, batch.payloads, batch.payload_ends, made.of_payloads, batch.id_ends, batch.ids};
+    Lanes::Enqueued enqueued = lanes.enqueue(columns);
+    nb::list others;
     size_t document = 0;
-    for (uint32_t delivery : made.others) {
+    for (uint32_t delivery : enqueued.others) {
         while (static_cast<uint32_t>(batch.ends[document + 1]) <= delivery) ++document;
         others.append(nb::make_tuple(document, text_of(columns.id(delivery))));
     }
-    return nb::make_tuple(rows, others, made.lanes);
+    return nb::make_tuple(made.numbers, document_rows(columns, rendered, made, given), join_bodies(made), others, enqueued.lanes);
 }
 
 nb::object object_of(const Lanes::Message& message) {
@@ -129,11 +187,13 @@ void bind_lanes(nb::module_& m) {
              nb::sig("def depth(self, slot: int) -> tuple[int, int]"), "How many deliveries wait, and how many of these were not sent.")
         .def("floor", &Lanes::floor, nb::arg("slot"))
         .def("done", &Lanes::done, nb::arg("slot"))
-        .def("enqueue", &enqueue, nb::arg("batch"), nb::arg("numbers"), nb::arg("published_ms"), nb::arg("origin"), nb::arg("origin_numbers"),
-             nb::arg("bodies"),
-             nb::sig("def enqueue(self, batch: DeliveryBatch, numbers: Sequence[int], published_ms: Sequence[int], origin: str, "
-                     "origin_numbers: Sequence[int], bodies: Sequence[int]) -> "
-                     "tuple[list[tuple[bytes, bytes] | None], list[tuple[int, str]], list[int]]"))
+        .def("store", &store_batch, nb::arg("batch"), nb::arg("accepted").none(), nb::arg("sources"), nb::arg("ids"), nb::arg("published_ms"),
+             nb::arg("origin"), nb::arg("origin_numbers"), nb::arg("last_document"), nb::arg("last_body"), nb::arg("early"),
+             nb::sig("def store(self, batch: DeliveryBatch, accepted: Sequence[bool] | None, sources: list[str], ids: list[str], "
+                     "published_ms: Sequence[int], origin: str, origin_numbers: Sequence[int], last_document: int, last_body: int, "
+                     "early: dict[int, bytes]) -> tuple[list[int], tuple[list[int], list[bytes]], tuple[bytes, list[int]], "
+                     "list[tuple[int, str]], list[int]]"),
+             "Documents that were rendered, with their texts: numbers, rows, bodies, what is on no lane, and lanes that have more.")
         .def("take", &take, nb::arg("lane"), nb::arg("number"), nb::arg("items_max"), nb::arg("bytes_max"),
              nb::sig("def take(self, lane: int, number: int, items_max: int, bytes_max: int) -> tuple[bytes, list[int], int, int] | None"),
              "The next message: its items, the bodies of its payloads, how many items, and the least time to acknowledge.")

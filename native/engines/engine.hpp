@@ -93,6 +93,7 @@ public:
     virtual uint64_t route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found);
     virtual uint64_t cache_bytes() const { return 0; }
     virtual uint64_t looked_at() const { return 0; }        // see TreeRun
+    virtual uint64_t delta_rows() const { return 0; }       // see Delta::Run
 };
 
 class Engine {

@@ -203,7 +203,7 @@ void LazyDfaEngine::rollback(const Subscriptions&) noexcept {
 }
 
 void LazyDfaEngine::end_change() noexcept {
-    queries_ = {};
+    queries_.clear();
     change_ = {};
     removed_slots_ = {};
     next_paths_ = nullptr;

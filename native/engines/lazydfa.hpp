@@ -173,6 +173,12 @@ private:
             size_t begin = p ? path_ends[p - 1] : 0;
             return {bytes.data() + begin, path_ends[p] - begin};
         }
+        // Memory is kept from one small change to the next.
+        void clear() noexcept {
+            constexpr size_t kept_max = 1 << 16;
+            if (bytes.capacity() > kept_max || needs_recheck.capacity() > kept_max) *this = {};
+            bytes.clear(), path_ends.clear(), item_ends.clear(), needs_recheck.clear();
+        }
         void end_path() { path_ends.push_back(bytes.size()); }
         void end_item(bool recheck) {
             item_ends.push_back(path_ends.size());

@@ -23,6 +23,7 @@ public:
     uint64_t route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found) override;
     uint64_t cache_bytes() const override;
     uint64_t looked_at() const override;
+    uint64_t delta_rows() const override { return delta_run_.rows_made; }
 
 private:
     // The run of one machine. `serial` identifies the machine, so a cache never outlives it.

@@ -7,7 +7,7 @@ namespace treecast {
 
 namespace {
 
-constexpr uint32_t part = 256;           // paths that are looked at before somebody asks whether to stop
+constexpr uint32_t paths_at_once = 256;           // paths that are looked at before somebody asks whether to stop
 
 }  // namespace
 
@@ -40,8 +40,8 @@ SlicedWork PathMerge::build() {
         if (!from_[p]) continue;
         const Array<uint32_t>& paths = from_[p]->path_of;
         for (size_t i = 0; i < paths.size();) {
-            for (size_t end = std::min<size_t>(paths.size(), i + part); i < end; ++i) numbers_.push_back(paths[i]);
-            co_await pace_.spend(part);
+            for (size_t end = std::min<size_t>(paths.size(), i + paths_at_once); i < end; ++i) numbers_.push_back(paths[i]);
+            co_await pace_.spend(paths_at_once);
         }
         from_[p] = nullptr;
     }
@@ -52,18 +52,18 @@ SlicedWork PathMerge::build() {
     place->path_of.reserve(count_), place->slot_of.reserve(count_);
     place->dirty.assign((count_ + 63) / 64, 0);
     for (size_t i = 0; i < count_;) {
-        const size_t end = std::min<size_t>(count_, i + 16 * part);
+        const size_t end = std::min<size_t>(count_, i + 16 * paths_at_once);
         place->path_of.resize(end, none), place->slot_of.resize(end, none);
         i = end;
-        co_await pace_.spend(4 * part);
+        co_await pace_.spend(4 * paths_at_once);
     }
     accept_of_ = std::move(builder_->accept_of());
     builder_ = nullptr;
     place_ = std::move(place);
     stage_ = Stage::filling;
     for (uint32_t at = 0; at < count_;) {
-        for (uint32_t end = std::min<uint32_t>(static_cast<uint32_t>(count_), at + part); at < end; ++at) fill(at, *deaths_);
-        co_await pace_.spend(8 * part);
+        for (uint32_t end = std::min<uint32_t>(static_cast<uint32_t>(count_), at + paths_at_once); at < end; ++at) fill(at, *deaths_);
+        co_await pace_.spend(8 * paths_at_once);
     }
 }
 
@@ -89,8 +89,8 @@ void PathMerge::move(uint32_t at) noexcept {
 
 SlicedWork PathMerge::move_paths() {
     for (uint32_t at = 0; at < count_;) {
-        for (uint32_t end = std::min<uint32_t>(static_cast<uint32_t>(count_), at + part); at < end; ++at) move(at);
-        co_await pace_.spend(4 * part);
+        for (uint32_t end = std::min<uint32_t>(static_cast<uint32_t>(count_), at + paths_at_once); at < end; ++at) move(at);
+        co_await pace_.spend(4 * paths_at_once);
     }
 }
 

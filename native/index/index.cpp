@@ -121,6 +121,13 @@ uint64_t Index::looked_at() const {
     return total;
 }
 
+uint64_t Index::delta_rows() const {
+    std::lock_guard lock(pool_mutex_);
+    uint64_t total = 0;
+    for (const auto& matcher : pool_) total += matcher->delta_rows();
+    return total;
+}
+
 void Index::drop_caches() {
     drop_spare_outputs();
     std::lock_guard lock(pool_mutex_);

@@ -75,6 +75,10 @@ struct DeliveryBatch {
     std::vector<std::string> refusal_texts;    // the first subscription that each is about
     std::vector<Rejected> rejected;        // by their numbers of those that were given
     std::vector<int64_t> nanoseconds;      // spent on each document
+    // The documents themselves, if asked for: by document the payload that is the document, or -1; then its text, else nothing.
+    std::vector<int64_t> own_payloads;
+    std::vector<int64_t> text_ends{0};
+    Bytes texts;
 };
 
 // What several threads made of a batch. A thread has few pieces, each with documents from all over the batch.
@@ -99,6 +103,7 @@ struct DeliveryOptions {
         held,                              // of memory: equal payloads of a document count once
     } count = Count::delivered;
     size_t threads = 1;
+    enum class Texts : uint8_t { none, matched, all } texts = Texts::none;      // of which documents; those that were read
 };
 
 class Index {
@@ -123,11 +128,16 @@ public:
     void route(size_t count, const std::function<GivenDocument(size_t)>& next,
                const std::function<void(size_t, const GivenDocument&, uint64_t)>& answer, Routing& routing);
     // Renders as many of the documents as fit, in one piece, in this thread.
-    DeliveryBatch render_part(std::span<const GivenDocument> documents, const DeliveryOptions& options);
+    DeliveryBatch render_part(std::span<const GivenDocument> documents, const DeliveryOptions& options) {
+        return render_part(documents.size(), [documents](size_t i) { return documents[i]; }, options);
+    }
+    // The same, asking `next` for as many documents as that: each is valid until it is asked for another one, or throws a Failure.
+    DeliveryBatch render_part(size_t count, const std::function<GivenDocument(size_t)>& next, const DeliveryOptions& options);
     // The same with several threads.
     RenderedPieces render_many(std::span<const GivenDocument> documents, const DeliveryOptions& options);
     uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
     uint64_t looked_at() const;        // see TreeRun; the same Matchers
+    uint64_t delta_rows() const;       // see Delta::Run; likewise
     void drop_caches();
     std::shared_ptr<void> companion;   // what whoever lends the index out keeps with it; null at first
 

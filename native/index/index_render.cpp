@@ -78,24 +78,41 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
     }
 }
 
+// Appends the text of a document, unless one of its payloads is the same. `first` is its first payload.
+void append_text(const Document& document, size_t first, DeliveryBatch& batch) {
+    for (size_t number = first; number + 1 < batch.payload_ends.size(); ++number) {
+        auto begin = static_cast<size_t>(batch.payload_ends[number]), end = static_cast<size_t>(batch.payload_ends[number + 1]);
+        if (batch.bytes.view(begin, end - begin) != document.original) continue;
+        batch.own_payloads.back() = static_cast<int64_t>(number);
+        return;
+    }
+    batch.texts += document.original;
+}
+
 // Appends what a document yields, or that it was not accepted. `bytes` grows by what `options.count` says.
-void render_document(Matcher& matcher, const GivenDocument& document, size_t number, const DeliveryOptions& options, DeliveryBatch& batch,
+template <class Next>
+void render_document(Matcher& matcher, const Next& next, size_t number, const DeliveryOptions& options, DeliveryBatch& batch,
                      std::vector<uint64_t>& scratch, uint64_t& bytes) {
     constexpr uint64_t delivery_bytes = sizeof(int32_t) + sizeof(int64_t);      // its slot and the number of its payload
     auto begin = std::chrono::steady_clock::now();
-    size_t deliveries_before = batch.slots.size(), bytes_before = batch.bytes.size();
+    size_t deliveries_before = batch.slots.size(), bytes_before = batch.bytes.size(), payloads_before = batch.payload_ends.size() - 1;
     uint64_t delivered = 0;
+    const bool has_text = options.texts != DeliveryOptions::Texts::none;
+    if (has_text) batch.own_payloads.push_back(-1);
     try {
         Output<int32_t> slots;
-        const Document& read = matcher.match(*batch.view, document, slots, true);
+        const Document& read = matcher.match(*batch.view, next(number), slots, true);
         sort_slots(*batch.view, slots.data(), slots.size(), scratch);
         deliver(*batch.view, read, matcher, {slots.data(), slots.size()}, options, batch, delivered);
+        if (options.texts == DeliveryOptions::Texts::all || (has_text && batch.slots.size() > deliveries_before))
+            append_text(read, payloads_before, batch);
     } catch (const Failure& failure) {
         batch.rejected.push_back({number, failure});
     }
     uint64_t held = batch.bytes.size() - bytes_before + (batch.slots.size() - deliveries_before) * delivery_bytes;
     bytes += options.count == DeliveryOptions::Count::held ? held : delivered;
     batch.ends.push_back(static_cast<int32_t>(batch.slots.size()));
+    if (has_text) batch.text_ends.push_back(static_cast<int64_t>(batch.texts.size()));
     batch.nanoseconds.push_back(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
     batch.numbers.push_back(static_cast<int64_t>(number));
     ++batch.documents;
@@ -201,7 +218,7 @@ private:
 
 }  // namespace
 
-DeliveryBatch Index::render_part(std::span<const GivenDocument> documents, const DeliveryOptions& given) {
+DeliveryBatch Index::render_part(size_t count, const std::function<GivenDocument(size_t)>& next, const DeliveryOptions& given) {
     DeliveryOptions options = given;
     options.limits.work_per_item_max = limits_.work_per_item_max;
     store_.merge_if_due();
@@ -213,8 +230,8 @@ DeliveryBatch Index::render_part(std::span<const GivenDocument> documents, const
     uint64_t bytes = 0;
     size_t document_id_bytes = batch.view->slots ? static_cast<size_t>(batch.view->id_ends[batch.view->slots]) : 0;     // at most
     auto room = [&] { return bytes < options.bytes_max && batch.ids.size() + document_id_bytes <= all_ids_bytes_max; };
-    while (batch.documents < documents.size() && (!batch.documents || room())) {
-        render_document(*matcher, documents[batch.documents], batch.documents, options, batch, scratch, bytes);
+    while (batch.documents < count && (!batch.documents || room())) {
+        render_document(*matcher, next, batch.documents, options, batch, scratch, bytes);
         if (options.report || batch.rejected.empty()) continue;
         matcher.keep();
         throw BatchFailure{batch.rejected[0]};
@@ -250,7 +267,7 @@ RenderedPieces Index::render_many(std::span<const GivenDocument> documents, cons
                 }
                 DeliveryBatch& piece = made[thread].for_document(d);
                 uint64_t bytes = 0;
-                render_document(*matcher, documents[d], d, options, piece, scratch, bytes);
+                render_document(*matcher, [&](size_t i) -> const GivenDocument& { return documents[i]; }, d, options, piece, scratch, bytes);
                 made[thread].end_document();
                 runs.add(bytes);
                 if (!options.report && !piece.rejected.empty()) runs.end_before(d + 1);

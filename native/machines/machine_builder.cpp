@@ -12,7 +12,7 @@ namespace treecast {
 namespace {
 
 std::atomic<uint64_t> machine_serial{1};
-constexpr size_t part = 1024;           // entries that are looked at before somebody asks whether to stop
+constexpr size_t entries_at_once = 1024;           // entries that are looked at before somebody asks whether to stop
 
 // Room for all, without a look at any: pages that nobody has written to take no memory.
 template <class Vector>
@@ -68,8 +68,8 @@ SlicedWork MachineBuilder::grow_trie(Pace& pace) {
     const size_t slots = std::bit_ceil(std::max<size_t>(64, 2 * expected));
     make_room(slots_, slots);
     while (slots_.size() < slots) {
-        slots_.resize(std::min(slots, slots_.size() + 16 * part), empty_slot);
-        co_await pace.spend(part);
+        slots_.resize(std::min(slots, slots_.size() + 16 * entries_at_once), empty_slot);
+        co_await pace.spend(entries_at_once);
     }
     add(none, label_root);
     inner_[0] = 1;
@@ -96,7 +96,7 @@ SlicedWork MachineBuilder::order_states(Pace& pace) {
     uint32_t descends = 0;
     // Parents come before their children: the number of a parent is known.
     for (uint32_t e = 0; e < entries;) {
-        for (uint32_t end = std::min<uint32_t>(entries, e + part); e < end; ++e) {
+        for (uint32_t end = std::min<uint32_t>(entries, e + entries_at_once); e < end; ++e) {
             position_.push_back(inner_[e] ? static_cast<uint32_t>(inner.size()) : none);
             if (!inner_[e]) continue;
             inner.push_back(e);
@@ -104,7 +104,7 @@ SlicedWork MachineBuilder::order_states(Pace& pace) {
             next.push_back(e ? position_[parent_[e]] : none);
             descends += label_[e] == label_descend;
         }
-        co_await pace.spend(2 * part);
+        co_await pace.spend(2 * entries_at_once);
     }
     std::vector<uint8_t>().swap(inner_);
     co_await order_by_chains(pace, label, next, sorted);
@@ -115,12 +115,12 @@ SlicedWork MachineBuilder::order_states(Pace& pace) {
     const uint32_t pad = (64 - (descends & 63)) & 63;
     make_room(children_, count);
     for (uint32_t r = 0; r < count;) {
-        for (uint32_t end = std::min<uint32_t>(count, r + part); r < end; ++r) {
+        for (uint32_t end = std::min<uint32_t>(count, r + entries_at_once); r < end; ++r) {
             uint32_t e = inner[sorted[r]];
             position_[e] = r < descends ? r : r + pad;
             if (e) children_.push_back(e);
         }
-        co_await pace.spend(2 * part);
+        co_await pace.spend(2 * entries_at_once);
     }
     machine_->root_ = position_[0];
     machine_->states_ = count;
@@ -133,9 +133,9 @@ SlicedWork MachineBuilder::number_accepts(Pace& pace) {
     const auto entries = static_cast<uint32_t>(parent_.size());
     make_room(ends_, source_.paths());
     for (uint32_t e = 1; e < entries;) {
-        for (uint32_t end = std::min<uint32_t>(entries, e + part); e < end; ++e)
+        for (uint32_t end = std::min<uint32_t>(entries, e + entries_at_once); e < end; ++e)
             if (path_[e] != none) ends_.push_back({uint64_t(label_[e]) << 32 | position_[parent_[e]], e});
-        co_await pace.spend(2 * part);
+        co_await pace.spend(2 * entries_at_once);
     }
     {
         std::vector<Keyed> scratch;
@@ -143,8 +143,8 @@ SlicedWork MachineBuilder::number_accepts(Pace& pace) {
     }
     uint32_t accept = 0;
     for (size_t l = 0; l < ends_.size();) {
-        for (size_t end = std::min(ends_.size(), l + part); l < end; ++l) accept_of_[path_[ends_[l].value]] = accept++;
-        co_await pace.spend(2 * part);
+        for (size_t end = std::min(ends_.size(), l + entries_at_once); l < end; ++l) accept_of_[path_[ends_[l].value]] = accept++;
+        co_await pace.spend(2 * entries_at_once);
     }
     machine_->accepts_ = accept;
 }
@@ -153,11 +153,11 @@ SlicedWork MachineBuilder::number_accepts(Pace& pace) {
 SlicedWork MachineBuilder::fill_words(Pace& pace) {
     const auto entries = static_cast<uint32_t>(parent_.size());
     for (uint32_t e = 1; e < entries;) {
-        for (uint32_t end = std::min<uint32_t>(entries, e + part); e < end; ++e) {
+        for (uint32_t end = std::min<uint32_t>(entries, e + entries_at_once); e < end; ++e) {
             uint32_t above = position_[parent_[e]];
             if (label_[e] != label_descend) machine_->word_table_[above >> 6].source |= 1ull << (above & 63);
         }
-        co_await pace.spend(2 * part);
+        co_await pace.spend(2 * entries_at_once);
     }
     for (size_t c = 0; c < children_.size() && label_[children_[c]] == label_descend; ++c) {
         uint32_t e = children_[c], above = position_[parent_[e]];

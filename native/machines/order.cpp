@@ -12,7 +12,7 @@ namespace treecast {
 
 namespace {
 
-constexpr size_t part = 2048;           // items that are looked at before somebody asks whether to stop
+constexpr size_t items_at_once = 2048;           // items that are looked at before somebody asks whether to stop
 
 }  // namespace
 
@@ -26,14 +26,14 @@ SlicedWork radix_sort(Pace& pace, std::vector<Keyed>& items, std::vector<Keyed>&
     const size_t count = items.size();
     uint64_t used = 0;
     for (size_t i = 0; i < count;) {
-        for (size_t end = std::min(count, i + part); i < end; ++i) used |= items[i].key;
-        co_await pace.spend(part / 4);
+        for (size_t end = std::min(count, i + items_at_once); i < end; ++i) used |= items[i].key;
+        co_await pace.spend(items_at_once / 4);
     }
     // Scratch is taken as it is: writing zeros to all of it first would be a pass of its own.
     scratch.reserve(count);
     for (size_t i = scratch.size(); i < count; ++i) {
         scratch.push_back({});
-        if (i % part == 0) co_await pace.spend(part / 2);
+        if (i % items_at_once == 0) co_await pace.spend(items_at_once / 2);
     }
     scratch.resize(count);
     std::vector<size_t> counts;
@@ -41,13 +41,13 @@ SlicedWork radix_sort(Pace& pace, std::vector<Keyed>& items, std::vector<Keyed>&
         if (((used >> shift) & 2047) == 0) continue;
         counts.assign(2049, 0);
         for (size_t i = 0; i < count;) {
-            for (size_t end = std::min(count, i + part); i < end; ++i) ++counts[((items[i].key >> shift) & 2047) + 1];
-            co_await pace.spend(part / 4);
+            for (size_t end = std::min(count, i + items_at_once); i < end; ++i) ++counts[((items[i].key >> shift) & 2047) + 1];
+            co_await pace.spend(items_at_once / 4);
         }
         for (int i = 0; i < 2048; ++i) counts[i + 1] += counts[i];
         for (size_t i = 0; i < count;) {
-            for (size_t end = std::min(count, i + part); i < end; ++i) scratch[counts[(items[i].key >> shift) & 2047]++] = items[i];
-            co_await pace.spend(part);
+            for (size_t end = std::min(count, i + items_at_once); i < end; ++i) scratch[counts[(items[i].key >> shift) & 2047]++] = items[i];
+            co_await pace.spend(items_at_once);
         }
         items.swap(scratch);
     }
@@ -61,41 +61,41 @@ SlicedWork order_by_chains(Pace& pace, const std::vector<uint32_t>& key, const s
     std::vector<Keyed> keyed, scratch;
     rank.reserve(count), ahead.reserve(count), next_ahead.reserve(count), keyed.reserve(count);
     for (size_t i = 0; i < count;) {
-        for (size_t end = std::min(count, i + part); i < end; ++i) {
+        for (size_t end = std::min(count, i + items_at_once); i < end; ++i) {
             rank.push_back(0), ahead.push_back(next[i]), next_ahead.push_back(none);
             keyed.push_back({key[i], static_cast<uint32_t>(i)});
         }
-        co_await pace.spend(part);
+        co_await pace.spend(items_at_once);
     }
     for (;;) {
         co_await radix_sort(pace, keyed, scratch);
         // Nobody needs the earlier ranks any more: they are in the keys.
         uint32_t last = 0;
         for (size_t i = 0; i < count;) {
-            for (size_t end = std::min(count, i + part); i < end; ++i) {
+            for (size_t end = std::min(count, i + items_at_once); i < end; ++i) {
                 if (i == 0 || keyed[i].key != keyed[i - 1].key) ++last;
                 rank[keyed[i].value] = last;
             }
-            co_await pace.spend(part);
+            co_await pace.spend(items_at_once);
         }
         const bool is_done = last == distinct || last == count;
         distinct = last;
         if (is_done) break;
         const int width = std::bit_width(distinct);      // of a rank: short keys are sorted in fewer passes
         for (size_t i = 0; i < count;) {
-            for (size_t end = std::min(count, i + part); i < end; ++i) {
+            for (size_t end = std::min(count, i + items_at_once); i < end; ++i) {
                 keyed[i] = {uint64_t(rank[i]) << width | (ahead[i] == none ? 0 : rank[ahead[i]]), static_cast<uint32_t>(i)};
                 next_ahead[i] = ahead[i] == none ? none : ahead[ahead[i]];
             }
-            co_await pace.spend(2 * part);
+            co_await pace.spend(2 * items_at_once);
         }
         ahead.swap(next_ahead);
     }
     sorted.clear();
     sorted.reserve(count);
     for (size_t i = 0; i < count;) {
-        for (size_t end = std::min(count, i + part); i < end; ++i) sorted.push_back(keyed[i].value);
-        co_await pace.spend(part / 2);
+        for (size_t end = std::min(count, i + items_at_once); i < end; ++i) sorted.push_back(keyed[i].value);
+        co_await pace.spend(items_at_once / 2);
     }
 }
 

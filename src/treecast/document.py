@@ -24,7 +24,7 @@ import atexit
 import html.entities
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
@@ -70,7 +70,7 @@ class Limits:
 
     def native(self) -> _native.Limits:
         """The form that native code takes."""
-        return _native.Limits(*astuple(self))
+        return _native.Limits(*vars(self).values())
 
 
 def native_limits(limits: Limits | None) -> _native.Limits:

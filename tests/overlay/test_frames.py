@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treecast.overlay import frames
-from treecast.overlay.frames import HEADER_BYTES, PACKETS_MAX, FrameDecoder, FrameError, encode
+from treecast.overlay.frames import (
+    HEADER_BYTES,
+    PACKETS_MAX,
+    ROOM_BYTES,
+    SPARE_MAX,
+    FrameDecoder,
+    FrameError,
+    encode,
+)
 from treecast.overlay.messages import (
     NAME_CHARS_MAX,
     PROTOCOL_VERSION,
@@ -193,3 +201,51 @@ def test_a_frame_in_many_pieces_is_looked_at_a_few_times(monkeypatch: pytest.Mon
     decoder = FrameDecoder()
     assert sum(len(decoder.feed(data[at : at + 1])) for at in range(len(data))) == 1
     assert looks <= 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_received_in_place(seed: int) -> None:
+    """Bytes that are put into the room of a decoder give what `feed` gives, in whatever pieces they come."""
+    draw = Random(seed)
+    hellos = [packet_of(Hello(f"client {number}")) for number in range(40)]
+    large = packet_of(Request(1, Publish("s", [Document(draw.randbytes(3 * ROOM_BYTES))])))
+    packets = [*hellos[:20], large, *hellos[20:]]
+    data = b"".join(frame for packet in packets for frame in encode([packet]))
+    decoder, found, place = FrameDecoder(), [], 0
+    while place < len(data):
+        room = decoder.room()
+        assert len(room) > 0
+        piece = data[place : place + min(len(room), draw.choice([1, 15, 16, 17, 100, 5_000, 100_000, 1_000_000]))]
+        room[: len(piece)] = piece
+        room.release()
+        found += decoder.filled(len(piece))
+        place += len(piece)
+    assert found == packets and decoder.waiting_bytes == 0
+
+
+def test_a_room_grows_with_what_comes_and_not_with_what_is_claimed() -> None:
+    frame = encode([packet_of(Request(1, Publish("s", [Document(bytes(20 * ROOM_BYTES))])))])[0]
+    frames._SPARE.clear()
+    decoder = FrameDecoder()
+    decoder.room()[:100] = frame[:100]
+    assert decoder.filled(100) == [] and len(decoder.room()) < 2 * ROOM_BYTES < len(frame)
+    decoder.release()
+    assert decoder.waiting_bytes == 0
+    for _ in range(2 * SPARE_MAX):  # what is given back is kept for others, within limits
+        FrameDecoder().room()
+    held = [FrameDecoder() for _ in range(2 * SPARE_MAX)]
+    for one in held:
+        one.room()
+        one.release()
+    assert len(frames._SPARE) <= SPARE_MAX
+
+
+def test_a_damaged_frame_that_was_received_in_place() -> None:
+    good, bad = encode([packet_of(Hello("a"))])[0], bytearray(encode([packet_of(Hello("b"))])[0])
+    bad[-1] ^= 1
+    decoder = FrameDecoder()
+    both = good + bad
+    decoder.room()[: len(both)] = both
+    assert [packet.message for packet in decoder.filled(len(both))] == [Hello("a")]
+    with pytest.raises(FrameError, match="TC403"):
+        decoder.filled(0)

@@ -33,7 +33,7 @@ from treecast.overlay.onyx.routing import Delta
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.peer import Deliver, Effect, Send, Store
-from treecast.overlay.storage import Put
+from treecast.overlay.storage import Put, one_by_one
 from treecast.sim import SimulatedStorage
 
 pytestmark = pytest.mark.house
@@ -327,7 +327,7 @@ def test_documents_that_come_before_anything_is_covered_are_those_of_their_root(
     broker.receive("r", History("r", "", 2, 7, question.question, 0, 1, 1, 0, [parcel(1)]), 1_000)
     assert not broker.positions.is_known("r"), "nobody says whose it is"
     effects = broker.receive("r", History("r", "store", 2, 7, question.question, 0, 1, 1, 0, [parcel(1)]), 1_000)
-    changes = [change for effect in effects if isinstance(effect, Store) for change in effect.changes]
+    changes = [change for effect in effects if isinstance(effect, Store) for change in one_by_one(effect.changes)]
     (row,) = [decode(c.value, DocumentRow) for c in changes if isinstance(c, Put) and c.table == DOCUMENTS]
     assert (row.origin, row.origin_number) == ("store", 1) and broker.positions.store_of("r") == "store"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from treecast.overlay.broker.turn import Turn
@@ -103,7 +103,7 @@ class LatePlans(Wants):
 class DoubleSteps(CheckedBroker):
     """What was done before a link is done again behind it."""
 
-    def _take_fresh(self, root: str, arrivals: list[Arrival], turn: Turn) -> bool:
+    def _take_fresh(self, root: str, arrivals: Sequence[Arrival], turn: Turn) -> bool:
         self.broker.take(self.positions.store_of(root), arrivals, turn)
         return True
 
@@ -122,7 +122,7 @@ class LatePositions(CheckedBroker):
 class EarlyPositions(CheckedBroker):
     """A position is stored first, and the documents with the next turn: a crash between loses them."""
 
-    def _take_parcels(self, root: str, upto: int, parcels: list[Arrival], turn: Turn) -> None:
+    def _take_parcels(self, root: str, upto: int, parcels: Sequence[Arrival], turn: Turn) -> None:
         before = self.positions.number(root)
         NetworkBroker._take_parcels(self, root, upto, [], turn)
         self.positions.store(turn)

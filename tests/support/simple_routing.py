@@ -87,6 +87,9 @@ class SimpleTable:
     def learn(self, documents: Sequence[AnyDocument]) -> None:
         """Nothing is generalised here."""
 
+    def learn_forms(self, *given: object) -> None:
+        """Likewise."""
+
     def route_forms(self, *given: object) -> None:
         """Documents are to be read before."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from treecast.cli import lint, rules
 from treecast.cli.console import Console, notes
 from treecast.cli.lint import Finding
-from treecast.cli.match import SUBSCRIPTIONS_FORMAT, check_formats, namespaces_of
+from treecast.cli.match import SUBSCRIPTIONS_FORMAT, check_formats, namespaces_of, record_rule
 from treecast.cli.wording import in_flags
 from treecast.errors import PipelineError, TreecastError
 from treecast.index import Index
@@ -53,13 +53,14 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--dtd", metavar="DTD", help="report what no document of this DTD matches")
     option("--root", metavar="NAME", help="the root element of the DTD; else it is inferred")
     several("--sample", metavar="DOCUMENT", help="report what matches none of these; repeatable")
+    several("--record", metavar="NAME", help="split samples into these elements; *: every child")
     option("--schematron", metavar="RULES", help="check the documents FILE … by these rules")
     option("--phase", metavar="NAME", help="the phase of the rules; else that of their file")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--no-covering", action="store_true", help="do not look for covered subscriptions")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text, or json: all findings")
     option("--quiet", action="store_true", help="no progress or summary on stderr")
-    parser.set_defaults(run=lambda options: run(parser, options))
+    parser.set_defaults(run=lambda options: run(parser, options), limits=None)
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
@@ -67,6 +68,10 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         return rules.run(options)
     check_formats(parser, options.files, options.subscriptions_format)
     namespaces = namespaces_of(parser, options.namespace)
+    try:
+        options.rule = record_rule(options)
+    except ValueError as error:
+        parser.error(str(error))
     console = Console(progress=not options.quiet)
     note = notes(console, quiet=options.quiet)
 
@@ -100,11 +105,11 @@ def _findings(index: Index, rows: Any, options: argparse.Namespace, console: Con
 
         yield from lint.impossible(index, Schema.from_dtd(options.dtd, root=options.root))
     if options.sample:
-        matched, documents = _matched(index, options.sample, console)
+        matched, documents = _matched(index, options.sample, ReadSettings(rule=options.rule), console)
         yield from lint.unmatched(index, matched, documents)
 
 
-def _matched(index: Index, sources: list[str], console: Console) -> tuple[set[str], int]:
+def _matched(index: Index, sources: list[str], settings: ReadSettings, console: Console) -> tuple[set[str], int]:
     """The subscriptions that the sample documents match, and how many documents there are. Bad ones are reported."""
 
     def report(name: str, error: TreecastError | PipelineError) -> None:
@@ -112,7 +117,7 @@ def _matched(index: Index, sources: list[str], console: Console) -> tuple[set[st
 
     matched: set[str] = set()
     documents = 0
-    for batch in document_files.batches(sources, ReadSettings(), report):
+    for batch in document_files.batches(sources, settings, report):
         for matches, errors in index.match_batches(batch.documents, on_error="report"):
             matched.update(matches.column("subscription").unique().to_pylist())
             for row in errors.to_pylist():

@@ -22,14 +22,18 @@ from treecast.cli import (
     broker,
     build,
     check,
+    completion,
     demo,
     experiment,
     explain,
     generate,
+    init,
     match,
     peer,
     publish,
     registry,
+    render,
+    replay,
     run,
     selective,
     source,
@@ -144,11 +148,14 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"treecast {__version__}")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     match.add_to(verbs)
+    render.add_to(verbs)
     explain.add_to(verbs)
+    replay.add_to(verbs)
     check.add_to(verbs)
     build.add_to(verbs)
     generate.add_to(verbs)
     bench.add_to(verbs)
+    init.add_to(verbs)
     run.add_to(verbs)
     demo.add_to(verbs)
     broker.add_to(verbs)
@@ -162,4 +169,5 @@ def build_parser() -> Parser:
     token.add_to(verbs)
     selective.add_to(verbs)
     experiment.add_to(verbs)
+    completion.add_to(verbs, parser)
     return parser

@@ -19,6 +19,7 @@ from treecast import _native
 from treecast.cli.console import Console
 from treecast.cli.excerpt import Mark, excerpt
 from treecast.cli.match import check_formats, namespaces_of
+from treecast.cli.wording import in_flags
 from treecast.document import Limits, native_entities
 from treecast.errors import DocumentError, PipelineError, QueryError
 from treecast.index.explain import Condition, Explanation, explain
@@ -36,7 +37,8 @@ member of an archive (a.zip!/x.xml), or - for standard input."""
 EPILOG = """\
 example:
   treecast explain -q '/a/b[@c=1]' doc.xml
-  treecast explain -s subscriptions.csv --id q17 doc.xml"""
+  treecast explain -s subscriptions.csv --id q17 a.zip!/doc.xml
+  treecast explain -q //author --record article dblp.xml.gz#17"""
 
 CONTEXT_LINES = 2
 
@@ -58,9 +60,11 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--id", metavar="ID", help="the id of that subscription")
     bind = "bind a prefix; =URI for names without one"
     option("--namespace", metavar="P=URI", action="append", default=[], help=bind)
+    record = "split the file into these elements; DOCUMENT is file.xml#17"
+    option("--record", metavar="NAME", action="append", default=[], help=record)
     option("--ordered", action="store_true", help="branches must come in the order of the query")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
-    option("--context", metavar="N", type=_count, default=CONTEXT_LINES, help="lines around a mark; else %(default)s")
+    option("--context", metavar="N", type=count, default=CONTEXT_LINES, help="lines around a mark; else %(default)s")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text or json")
     parser.set_defaults(run=lambda options: run(parser, options))
 
@@ -77,7 +81,7 @@ class Question:
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     question = _question(parser, options)
     try:
-        data = document_files.read_document(options.document, ReadSettings())
+        data = _read(parser, options)
         explanation = explain(
             data,
             question.query,
@@ -86,7 +90,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             entities=options.entities,
         )
     except (DocumentError, PipelineError) as error:
-        Console().say(f"treecast: {printable(options.document)}: {error}")
+        Console().say(f"treecast: {printable(options.document)}: {in_flags(str(error))}")
         return 1
     if options.format == "json":
         print(json.dumps({"document": printable(options.document), **explanation.to_dict()}))
@@ -94,9 +98,22 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # documents have characters that a terminal may lack
     source = _native.source_text(data, Limits().native(), native_entities(options.entities))
-    for line in show(explanation, options.document, source, options.context, colour=_coloured()):
+    for line in show(explanation, options.document, source, options.context, colour=coloured()):
         print(line)
     return 0
+
+
+def _read(parser: argparse.ArgumentParser, options: argparse.Namespace) -> bytes:
+    """The document, or the record of a file."""
+    if not options.record:
+        return document_files.read_document(options.document, ReadSettings())
+    from treecast.inputs.records import Rule
+
+    try:
+        rule = Rule(options.record, options.entities)
+    except ValueError as error:
+        parser.error(str(error))
+    return document_files.read_record(options.document, ReadSettings(rule=rule))
 
 
 def show(explanation: Explanation, name: str, source: str, context: int, *, colour: bool) -> Iterator[str]:
@@ -159,11 +176,11 @@ def _find(options: argparse.Namespace, namespaces: dict[str, str]) -> Question:
     return Question(found.queries[0].as_py(), {**namespaces, **bindings}, ordered or options.ordered)
 
 
-def _coloured() -> bool:
+def coloured() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 1000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines from 0 to 1000")
     return int(text)

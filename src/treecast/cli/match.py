@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from treecast.inputs.records import Rule
 
 FORMATS = ("tsv", "json", "parquet", "files")
+PAYLOAD_FORMATS = ("payload", "json", "parquet", "files")
+DELIVER = ("elements", "document")
 REFUSED_SHOWN_MAX = 20
 THREADS_MAX = 1024
 
@@ -70,6 +72,12 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         usage="treecast match (-s FILE | -q QUERY) [options] DOCUMENT …",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
     )
+    add_options(parser, renders=False)
+    parser.set_defaults(run=lambda options: run(parser, options), deliver="document", plain_form="json")
+
+
+def add_options(parser: argparse.ArgumentParser, *, renders: bool) -> None:
+    """The options of `treecast match`, or of `treecast render`."""
     option = parser.add_argument
     option("documents", metavar="DOCUMENT", nargs="+", help=argparse.SUPPRESS)
     several = functools.partial(option, action="append", default=[])
@@ -79,8 +87,12 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     several("--namespace", metavar="P=URI", help="bind a prefix; =URI for names without one")
     several("--record", metavar="NAME", help="split files into these elements; *: every child")
     option("--pattern", metavar="P", default="*", help="which names of directories and archives")
-    option("--render", action="store_true", help="payloads: what each subscriber gets")
-    option("--format", metavar="F", choices=FORMATS, help="tsv, json, parquet, files; else by suffix")
+    if renders:
+        option("--deliver", metavar="D", choices=DELIVER, default="elements", help="of -q: elements (else) or document")
+        option("--format", metavar="F", choices=PAYLOAD_FORMATS, help="payload, json, parquet, files; else by suffix")
+    else:
+        option("--render", action="store_true", help="payloads: what each subscriber gets")
+        option("--format", metavar="F", choices=FORMATS, help="tsv, json, parquet, files; else by suffix")
     option("-o", "--output", metavar="FILE", help="write there, not to stdout; files: a directory")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--threads", metavar="N", type=positive, default=cores(), help="default: all cores (%(default)s)")
@@ -90,8 +102,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
         flag = "--" + name.replace("_", "-")
         limits.add_argument(flag, metavar="N", type=_size, help=f"default {default}")
     limits.add_argument("--ratio-max", metavar="N", type=_size, default=RATIO_MAX, help="unpacked size by packed size")
-    limits.add_argument("--payload-bytes-max", metavar="N", type=_size, help="of a payload of --render; default 16M")
-    parser.set_defaults(run=lambda options: run(parser, options))
+    limits.add_argument("--payload-bytes-max", metavar="N", type=_size, help="of a payload; default 16M")
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
@@ -191,7 +202,7 @@ def output_format(parser: argparse.ArgumentParser, options: argparse.Namespace) 
     by_suffix = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".tsv": "tsv"}
     form = options.format or by_suffix.get(suffix)
     if form is None and options.render:
-        form = "files" if output.endswith("/") or os.path.isdir(output) else "json"  # noqa: PTH112
+        form = "files" if output.endswith("/") or os.path.isdir(output) else options.plain_form  # noqa: PTH112
     form = form or "tsv"
     if form == "tsv" and options.render:
         parser.error("lines of tsv hold no payloads: give --format json, parquet or files with --render")
@@ -206,7 +217,9 @@ def output_format(parser: argparse.ArgumentParser, options: argparse.Namespace) 
 
 def build_index(options: argparse.Namespace, note: subscriptions.Note) -> Index:
     payload_bytes_max = options.payload_bytes_max
-    sources = [*options.subscriptions, *([subscriptions.from_queries(options.query)] if options.query else [])]
+    sources: list[Any] = [*options.subscriptions]
+    if options.query:
+        sources.append(subscriptions.from_queries(options.query, deliver=options.deliver))
     index = subscriptions.index_of(
         sources,
         format=options.subscriptions_format,

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _LIMIT = re.compile(r"(?:treecast\.)?(?:Delivery)?Limits\((\w+)=…\)")
 _BINDING = re.compile(r'namespaces=\{"([^"]*)": "…"\}, or (--namespace \S+) on the command line')
+_RELATIVE = re.compile(r"hint: write /((\w+) (\S[^\n]*)) from the root element, or //\1 anywhere")
+KEYWORDS = ("drop", "keep", "rename", "unwrap", "from", "for")
+"""With which subscriptions begin that are no paths."""
 _FLAGS = {field.name for field in fields(Limits)} | {"payload_bytes_max"}
 """Limits of which `treecast match` has a flag."""
 ALIKE_MIN = 0.7
@@ -36,12 +39,23 @@ def in_flags(message: str) -> str:
     """The message with flags of `treecast match` where it names arguments of Python."""
     message = _LIMIT.sub(_as_flag, message)
     message = _BINDING.sub(r"\2", message)
+    message = _RELATIVE.sub(_as_keyword, message)
     return message.replace('give its text with entities={…} or entities="html"', "add --entities html")
 
 
 def _as_flag(found: re.Match[str]) -> str:
     name = found[1]
     return f"--{name.replace('_', '-')} N" if name in _FLAGS else found[0]
+
+
+def _as_keyword(found: re.Match[str]) -> str:
+    """What looks like a path from nowhere may begin with a misspelt word.
+
+    >>> in_flags("hint: write /dropp //x from the root element, or //dropp //x anywhere")
+    'hint: did you mean drop //x?'
+    """
+    meant = nearest(found[2], KEYWORDS)
+    return f"hint: did you mean {meant} {found[3]}?" if meant else found[0]
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

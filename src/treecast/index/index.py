@@ -23,18 +23,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from treecast import _native, engines
 from treecast.arguments import check_ids, check_instance, check_integer, check_namespaces, check_text
 from treecast.document import AnyDocument, Document, EntityTexts, Limits, native_document, native_entities
-from treecast.errors import DocumentError, QueryError
+from treecast.errors import QueryError
 from treecast.index import matching, rendering
 from treecast.index.document_batches import check_threads, is_report
 from treecast.index.document_forms import natives
 from treecast.index.explain import Explanation, explain
 from treecast.index.matching import BATCH_MATCHES_MAX, Part
-from treecast.index.rendering import BATCH_PAYLOAD_BYTES_MAX, RenderedPart
+from treecast.index.rendering import BATCH_PAYLOAD_BYTES_MAX, FormCodec, RenderedPart
 from treecast.index.saving import SavedSettings, file_name, from_saved_bytes, read_settings, to_saved_bytes
 from treecast.index.subscription_forms import (
     FIELDS,
@@ -59,15 +59,6 @@ if TYPE_CHECKING:
 
 OnError = Literal["raise", "report"]
 CACHE_BYTES_MAX = 256 << 20
-
-
-class FormCodec(Protocol):
-    """What knows the form of documents on a link: `treecast.wire.Codec`."""
-
-    @property
-    def is_text(self) -> bool: ...
-    def plain(self, bodies: Sequence[bytes]) -> tuple[Sequence[bytes], _native.WireDictionary | None]: ...
-    def decode_many(self, bodies: Sequence[bytes]) -> Sequence[Document | DocumentError]: ...
 
 
 class Index:
@@ -485,9 +476,17 @@ class Index:
             self._native, documents, report=report, bytes_max=bytes_max, share=share, limits=self._render_limits()
         )
 
-    def render_columns(self, documents: Sequence[AnyDocument], *, report: bool) -> _native.DeliveryBatch:
-        """The same as native columns, for callers that hand them to native code again."""
-        return rendering.render_columns(self._native, documents, report=report, limits=self._render_limits())
+    def render_columns(
+        self, documents: Sequence[AnyDocument], *, report: bool, texts: _native.Texts = _native.Texts.none
+    ) -> _native.DeliveryBatch:
+        """The same as native columns, for callers that hand them to native code again; with `texts` of documents."""
+        limits = self._render_limits()
+        return rendering.render_columns(self._native, documents, report=report, limits=limits, texts=texts)
+
+    def render_forms(self, codec: FormCodec, bodies: Sequence[bytes]) -> _native.DeliveryBatch:
+        """The same for documents as they came on a link: see `rendering.render_forms`."""
+        own, limits = self._limits.native(), self._render_limits()
+        return rendering.render_forms(self._native, codec, bodies, form_limits=own, limits=limits)
 
     def _render_limits(self) -> _native.RenderLimits:
         return rendering.native_limits(self._delivery_limits)

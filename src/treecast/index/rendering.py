@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from treecast import _native
-from treecast.document import AnyDocument
+from treecast.document import AnyDocument, Document
 from treecast.errors import DocumentError
 from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, take, threads_for
 from treecast.index.document_forms import NativeDocument, as_iterable, as_sequence, natives
@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_PAYLOAD_BYTES_MAX = 64 << 20
+
+
+class FormCodec(Protocol):
+    """What knows the form of documents on a link: `treecast.wire.Codec`."""
+
+    @property
+    def is_text(self) -> bool: ...
+    def plain(self, bodies: Sequence[bytes]) -> tuple[Sequence[bytes], _native.WireDictionary | None]: ...
+    def decode_many(self, bodies: Sequence[bytes]) -> Sequence[Document | DocumentError]: ...
 
 
 @dataclass(frozen=True)
@@ -111,9 +120,27 @@ def render_columns(
     limits: _native.RenderLimits,
     bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
     share: bool = True,
+    texts: _native.Texts = _native.Texts.none,
 ) -> _native.DeliveryBatch:
     """As `Index.render_part`, as native columns: for callers that hand them to native code again."""
-    return _native.render_part(index, natives(documents), report, bytes_max, limits, share)
+    return _native.render_part(index, natives(documents), report, bytes_max, limits, share, texts)
+
+
+def render_forms(
+    index: _native.Index,
+    codec: FormCodec,
+    bodies: Sequence[bytes],
+    *,
+    form_limits: _native.Limits,
+    limits: _native.RenderLimits,
+) -> _native.DeliveryBatch:
+    """The same for documents as they came on a link, with the texts of those that somebody gets. Each is read, and not
+    kept; one that cannot be read is rejected. Raises DocumentError for broken compression."""
+    forms, dictionary = codec.plain(bodies)
+    matched = _native.Texts.matched
+    return _native.render_forms(
+        index, forms, codec.is_text, dictionary, form_limits, BATCH_PAYLOAD_BYTES_MAX, limits, matched
+    )
 
 
 def native_limits(limits: DeliveryLimits) -> _native.RenderLimits:

@@ -9,9 +9,9 @@ input. What is compressed is unpacked, of archives each member is a document, ca
 (`treecast.inputs.archives`). With a record rule, files are split into records, called "dblp.xml#0" and so on
 (`treecast.inputs.records`).
 
-Use `batches` where names and bytes are wanted, `read_file` where a file is to become rows of a table (Spark does), and
-`read_document` for one document. Memory: one batch. No document is read further than one byte past its limit, and no
-archive or record file is ever held as a whole.
+Use `batches` where names and bytes are wanted, `read_file` where a file is to become rows of a table (Spark does),
+`read_document` for one document, and `read_record` for one record. Memory: one batch. No document is read further than
+one byte past its limit, and no archive or record file is ever held as a whole.
 
 Codes: TC301 a document that is too long, TC710 a path that names no file; TC712 to TC715 as in
 `treecast.inputs.archives`.
@@ -168,6 +168,31 @@ def read_document(name: str, settings: ReadSettings) -> bytes:
         message = "the archive has no member of this name" if member is not None else "the archive holds no document"
         raise PipelineError(message, code="TC710", hint="look into the archive for what it holds")
     return found[0].data
+
+
+def read_record(name: str, settings: ReadSettings) -> bytes:
+    """The one record of this name, such as "dblp.xml#17", as `documents` gives it; the first where there is no number.
+
+    It reads the file as far as that. Raises TreecastError.
+    """
+    file, sign, number = name.rpartition("#")
+    if not (sign and file and number.isascii() and number.isdigit()):
+        file, name = name, f"{name}#0"
+    archive = file.partition(MEMBER)[0]
+    failures: list[TreecastError] = []
+
+    def report(refused: str, error: TreecastError) -> None:
+        if refused in (name, file, archive):
+            failures.append(error)
+
+    for found, data in documents([file if look(file) or file == STDIN else archive], settings, report):
+        if found == name:
+            return data
+        if failures:
+            break
+    if failures:
+        raise failures[0]
+    raise PipelineError(f"the file has no record {name.rpartition('#')[2]}", code="TC710", hint="records count from 0")
 
 
 def read_file(

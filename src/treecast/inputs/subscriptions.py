@@ -25,6 +25,7 @@ from treecast.index import Index
 from treecast.index.subscription_forms import FIELDS, from_items, items_table, table_of
 from treecast.inputs import subscription_files
 from treecast.inputs.subscription_files import FORMAT_OF_SUFFIX, STDIN
+from treecast.model import Deliver, Subscription
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,9 +95,9 @@ def join(tables: Sequence[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
 
 
-def from_queries(queries: Iterable[str]) -> pa.Table:
+def from_queries(queries: Iterable[str], *, deliver: Deliver = "document") -> pa.Table:
     """Queries without ids: each is its own id, and one given twice counts once."""
-    return items_table([(query, query) for query in dict.fromkeys(queries)])
+    return items_table([Subscription(query, query, deliver=deliver) for query in dict.fromkeys(queries)])
 
 
 def is_path(source: Any) -> TypeGuard[str | os.PathLike[str]]:

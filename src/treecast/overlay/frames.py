@@ -30,11 +30,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from zlib import crc32
 
 import msgspec
 
 from treecast.errors import PeerError
+from treecast.overlay.checksums import crc32
 from treecast.overlay.messages import PROTOCOL_VERSION
 from treecast.overlay.packets import Packet
 
@@ -44,6 +44,12 @@ FRAME_BYTES_AIM = 1 << 20
 """A frame is closed when its body has grown to this size, so that few are large."""
 PACKETS_MAX = 1024
 """Packets in one frame."""
+
+ROOM_BYTES = 256 << 10
+"""What a connection is given to receive into, at first."""
+SPARE_MAX = 4
+SPARE_BYTES_MAX = 2 << 20
+_SPARE: list[bytearray] = []  # rooms that nobody has at the moment
 
 MAGIC = b"tc"
 HEADER_BYTES = 16
@@ -118,6 +124,13 @@ def _frame_of(parts: list[bytes]) -> bytes:
     return b"".join([start, _CHECKSUM.pack(crc32(start)), *body])
 
 
+def _spare_room() -> bytearray:
+    try:
+        return _SPARE.pop()
+    except IndexError:
+        return bytearray(ROOM_BYTES)
+
+
 class FrameDecoder:
     """Turns a stream of bytes into packets. One for each connection."""
 
@@ -128,6 +141,8 @@ class FrameDecoder:
         """Each call of `feed` returns one frame at most. The rest waits for the next call, which may be without data:
         what the first frame says may decide how large the next ones may be."""
         self._buffer = bytearray()  # less than a frame
+        self._space: bytearray | None = None  # likewise, if it was put into `room`
+        self._filled = 0
         self._wanted = HEADER_BYTES  # bytes that must be there before looking is worth it
         self.error: FrameError | None = None
         """Why decoding ended. Packets that came before it were returned."""
@@ -135,7 +150,49 @@ class FrameDecoder:
     @property
     def waiting_bytes(self) -> int:
         """The bytes of a frame that is not complete. A stream that ends here was cut off, unless there are none."""
-        return len(self._buffer)
+        return len(self._buffer) + self._filled
+
+    def room(self) -> memoryview:
+        """Where the next bytes may be put, in place of handing them to `feed`: then call `filled`. A frame is decoded
+        where it lies. Its room grows with what has come, whatever length it claims."""
+        if self._space is None:
+            self._space = _spare_room()
+        missing = self._wanted - self._filled
+        if len(self._space) - self._filled < min(missing, ROOM_BYTES // 2):
+            # Not in place: whoever was given the room before may still hold it.
+            space, self._space = self._space, bytearray(2 * len(self._space))
+            self._space[: self._filled] = memoryview(space)[: self._filled]
+        return memoryview(self._space)[self._filled :]
+
+    def filled(self, count: int) -> list[Packet]:
+        """The packets that are complete with so many bytes more in the room. Otherwise as `feed`."""
+        if self.error is not None:
+            raise self.error
+        packets: list[Packet] = []
+        self._filled += count
+        if self._filled < self._wanted or self._space is None:
+            return packets
+        with memoryview(self._space) as space, space[: self._filled] as view:
+            try:
+                end = self._take_frames(view, packets)
+            except FrameError as error:
+                self.error = error
+                end = len(view)
+            rest = len(view) - end
+            if rest and end:
+                view[:rest] = view[end:]
+        self._filled = rest
+        if not rest:
+            self.release()
+        if self.error is not None and not packets:
+            raise self.error
+        return packets
+
+    def release(self) -> None:
+        """Forget what is incomplete, and give the room to others: most connections are silent most of the time."""
+        space, self._space, self._filled = self._space, None, 0
+        if space is not None and len(_SPARE) < SPARE_MAX and len(space) <= SPARE_BYTES_MAX:
+            _SPARE.append(space)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Packet]:
         """The packets that are complete with these bytes.

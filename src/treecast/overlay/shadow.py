@@ -6,13 +6,15 @@ a `Shadow`, it finds its own changes at once. When they are durable, the shadow 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from treecast.overlay.storage import (
     Append,
+    AppendMany,
     BodyGoneError,
     Change,
     Delete,
@@ -27,84 +29,163 @@ from treecast.overlay.storage import (
 SCANNED_AT_ONCE = 1_000
 
 
+_UNKNOWN = object()
+_LAYERS_MAX = 32
+_LAYER_ROWS_MIN = 16
+_first = attrgetter("first")
+
+
+class _PendingRows:
+    """Rows of one table that are not durable yet.
+
+    PERF: bench/network_cpu.py. The rows of a large group are a *layer*, as they came: nothing is done for each of them.
+    All others are in one dictionary, with the numbers of their groups, so that there are never many layers.
+    """
+
+    __slots__ = ("_layers", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: dict[int | str, tuple[int, bytes | None]] = {}
+        self._layers: deque[tuple[int, dict[int | str, bytes | None]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._rows or self._layers)
+
+    def add(self, group: int, rows: dict[int | str, bytes | None]) -> None:
+        if len(rows) >= _LAYER_ROWS_MIN and len(self._layers) < _LAYERS_MAX:
+            self._layers.append((group, rows))
+        else:
+            self._rows.update((key, (group, value)) for key, value in rows.items())
+
+    def remove(self, group: int, rows: dict[int | str, bytes | None]) -> None:
+        """A group, the first that there is, is durable."""
+        if self._layers and self._layers[0][0] == group:
+            self._layers.popleft()
+            return
+        for key in rows:
+            row = self._rows.get(key)
+            if row is not None and row[0] == group:  # else it has changed again since
+                del self._rows[key]
+
+    def find(self, key: int | str) -> object:
+        """The value; None if it was deleted, `_UNKNOWN` if it is not here."""
+        group, value = self._rows.get(key, (0, _UNKNOWN))
+        for number, rows in reversed(self._layers):
+            if number < group:
+                break
+            if key in rows:
+                return rows[key]
+        return value
+
+    def merged(self) -> dict[int | str, bytes | None]:
+        merged: dict[int | str, bytes | None] = {}
+        groups: dict[int | str, int] = {}
+        for number, rows in self._layers:
+            merged.update(rows)
+            groups.update(dict.fromkeys(rows, number))
+        for key, (group, value) in self._rows.items():
+            if group > groups.get(key, 0):
+                merged[key] = value
+        return merged
+
+
+class _Group:
+    """The changes of one call: rows by table, None where one was deleted, and bodies."""
+
+    __slots__ = ("bodies", "number", "rows", "runs")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.rows: dict[str, dict[int | str, bytes | None]] = {}
+        self.bodies: list[int] = []
+        self.runs = 0
+
+    def table(self, name: str) -> dict[int | str, bytes | None]:
+        rows = self.rows.get(name)
+        if rows is None:
+            rows = self.rows[name] = {}
+        return rows
+
+
 class Shadow:
     """Reads from a storage, under changes that are not durable yet."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._group = 0
-        self._groups: deque[tuple[int, list[tuple[str, Sequence[int | str]]], list[int]]] = deque()
-        self._rows: dict[str, dict[int | str, tuple[int, bytes | None]]] = {}
+        self._groups: deque[_Group] = deque()
+        self._tables: dict[str, _PendingRows] = {}
         self._bodies: dict[int, bytes] = {}
+        self._runs: list[AppendMany] = []  # their numbers ascend
         self._deleted_before: dict[str, int] = {}
         self._dropped_before = 0
 
     def apply(self, changes: Iterable[Change]) -> int:
         """Remember changes that were asked for; returns the number of their group, for `durable`."""
         self._group += 1
-        keys: list[tuple[str, Sequence[int | str]]] = []
-        bodies: list[int] = []
+        group = _Group(self._group)
         for change in changes:
             # PERF: bench/network_cpu.py; types are compared, which is faster than patterns.
-            if type(change) is Append:
-                self._bodies[change.number] = change.body
-                bodies.append(change.number)
-            elif type(change) is Put:
-                self._rows.setdefault(change.table, {})[change.key] = (self._group, change.value)
-                keys.append((change.table, (change.key,)))
+            if type(change) is AppendMany:
+                self._runs.append(change)
+                group.runs += 1
             elif type(change) is PutMany:
-                values = zip(repeat(self._group), change.values, strict=False)
-                self._rows.setdefault(change.table, {}).update(zip(change.keys, values, strict=True))
-                keys.append((change.table, change.keys))
+                group.table(change.table).update(zip(change.keys, change.values, strict=True))
+            elif type(change) is Append:
+                self._bodies[change.number] = change.body
+                group.bodies.append(change.number)
+            elif type(change) is Put:
+                group.table(change.table)[change.key] = change.value
             elif type(change) is Delete:
-                self._rows.setdefault(change.table, {})[change.key] = (self._group, None)
-                keys.append((change.table, (change.key,)))
+                group.table(change.table)[change.key] = None
             elif type(change) is DeleteBefore:
                 self._deleted_before[change.table] = max(change.key, self._deleted_before.get(change.table, 0))
             else:
                 assert isinstance(change, DropBefore)
                 self._dropped_before = max(change.number, self._dropped_before)
-        self._groups.append((self._group, keys, bodies))
-        return self._group
+        for name, rows in group.rows.items():
+            table = self._tables.get(name)
+            if table is None:
+                table = self._tables[name] = _PendingRows()
+            table.add(group.number, rows)
+        self._groups.append(group)
+        return group.number
 
     def durable(self, group: int) -> None:
         """All groups up to this one are in the storage."""
-        while self._groups and self._groups[0][0] <= group:
-            number, keys, bodies = self._groups.popleft()
-            for table, some in keys:
-                rows = self._rows[table]
-                for key in some:
-                    row = rows.get(key)
-                    if row is not None and row[0] == number:  # else it has changed again since
-                        del rows[key]
-            for body in bodies:
+        while self._groups and self._groups[0].number <= group:
+            known = self._groups.popleft()
+            for name, rows in known.rows.items():
+                self._tables[name].remove(known.number, rows)
+            for body in known.bodies:
                 del self._bodies[body]
+            del self._runs[: known.runs]
 
     def waiting(self) -> int:
         """How many groups are not known to be durable."""
         return len(self._groups)
 
     def get(self, table: str, key: int | str) -> bytes | None:
-        rows = self._rows.get(table)
-        if rows and key in rows:
-            return rows[key][1]
+        rows = self._tables.get(table)
+        if rows and (found := rows.find(key)) is not _UNKNOWN:
+            return found  # type: ignore[return-value]
         if isinstance(key, int) and key < self._deleted_before.get(table, 0):
             return None
         return self._storage.get(table, key)
 
     def get_many(self, table: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         """The values of those keys that exist."""
-        pending: Any = self._rows.get(table, {})
+        pending = self._pending(table)
         before = self._deleted_before.get(table, 0)
         keys = list(keys)
         stored = [key for key in keys if key not in pending and not (isinstance(key, int) and key < before)]
         rows = self._storage.get_many(table, stored)
-        rows.update((key, pending[key][1]) for key in keys if key in pending and pending[key][1] is not None)
+        rows.update((key, pending[key]) for key in keys if key in pending and pending[key] is not None)
         return rows
 
     def scan(self, table: str, after: Key, count_max: int) -> list[tuple[Key, bytes]]:
         """Up to `count_max` rows after a key, ascending; none only if there are no more."""
-        pending: Any = self._rows.get(table, {})
+        pending = self._pending(table)
         before = self._deleted_before.get(table)
         if before is not None and isinstance(after, int):
             after = max(after, before - 1)
@@ -115,12 +196,16 @@ class Shadow:
             is_last = len(stored) < count_max
             end = None if is_last else stored[-1][0]
             rows = {key: value for key, value in stored if key not in pending}
-            for key, (_, value) in pending.items():
+            for key, value in pending.items():
                 if value is not None and key > after and (end is None or key <= end):
                     rows[key] = value
             if rows or end is None:
                 return sorted(rows.items())[:count_max]
             after = end
+
+    def _pending(self, table: str) -> dict[Any, Any]:
+        rows = self._tables.get(table)
+        return rows.merged() if rows is not None else {}
 
     def stored_count(self, table: str) -> int:
         """How many rows are stored, whatever was asked for since."""
@@ -135,9 +220,31 @@ class Shadow:
     def body(self, number: int) -> bytes:
         if number in self._bodies:
             return self._bodies[number]
+        if (run := self._run_of(number)) is not None:
+            return run.body(number)
         if number < self._dropped_before:
             raise BodyGoneError(number)
         return self._storage.body(number)
+
+    def bodies(self, numbers: Iterable[int]) -> list[bytes]:
+        """The same for many. Most are neighbours, and not durable yet."""
+        # PERF: bench/network_cpu.py. This loop runs for every document that is delivered.
+        found: list[bytes] = []
+        first, last, data, ends = 1, 0, b"", [0]
+        for number in numbers:
+            if not first <= number <= last:
+                run = self._run_of(number)
+                if run is None:
+                    found.append(self.body(number))
+                    continue
+                first, last, data, ends = run.first, run.last, run.data, [0, *run.ends]
+            place = number - first
+            found.append(data[ends[place] : ends[place + 1]])
+        return found
+
+    def _run_of(self, number: int) -> AppendMany | None:
+        place = bisect_right(self._runs, number, key=_first)
+        return self._runs[place - 1] if place and number <= self._runs[place - 1].last else None
 
     def body_bytes(self) -> int:
         return self._storage.body_bytes()

@@ -41,8 +41,8 @@ def steady_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class FrameConnection(asyncio.Protocol):
-    """A `Protocol` of asyncio: make one for each connection."""
+class FrameConnection(asyncio.BufferedProtocol):
+    """A `Protocol` of asyncio: make one for each connection. Bytes are received where frames are decoded."""
 
     def __init__(self, owner: ConnectionOwner, settings: RuntimeSettings, bytes_max: int) -> None:
         self.name = ""
@@ -70,14 +70,17 @@ class FrameConnection(asyncio.Protocol):
             self._transport.pause_reading()
         self._owner.opened(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._decoder.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self.is_closing:
             return
         self.heard_ms = steady_ms()
-        size = len(data)
+        size = nbytes
         while not self.is_closing:
             try:
-                packets = self._decoder.feed(data)
+                packets = self._decoder.filled(nbytes)
             except FrameError as error:
                 self.close(error)
                 return
@@ -88,7 +91,7 @@ class FrameConnection(asyncio.Protocol):
                 self.close(self._decoder.error)
             if not packets or not is_single:
                 return
-            data, size = b"", 0  # what came with the first frame
+            nbytes = size = 0  # what came with the first frame
 
     def pause_writing(self) -> None:
         self.stalled_since_ms = steady_ms()
@@ -99,6 +102,7 @@ class FrameConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closing = True
         self._transport = None
+        self._decoder.release()
         self._owner.closed(self, error)
 
     # --- what the owner calls -----------------------------------------------------------------------------------------

@@ -78,6 +78,10 @@ class Archive:
         """Raises as `payload` does."""
         return self._shadow.body(number)
 
+    def bodies(self, numbers: Iterable[int]) -> list[bytes]:
+        """The same for many."""
+        return self._shadow.bodies(numbers)
+
     def payload(self, queue: Queue, key: int) -> Payload | None:
         """None if the subscription has changed since a replay found this document, and does not match it any more.
 

@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
-from treecast.errors import TreecastError
+from treecast.errors import PeerError, TreecastError
 from treecast.index import Index
+from treecast.index.rendering import FormCodec
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
 from treecast.overlay.broker.inspection import inspect
-from treecast.overlay.broker.intake import Incoming, Intake, Resolve, unresolved
+from treecast.overlay.broker.intake import Incoming, InForm, Intake, Resolve, unresolved
 from treecast.overlay.broker.moving import Undelivered, forget_letters, take_in, undelivered
 from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
@@ -339,6 +340,17 @@ class Broker:
         """Documents that another broker of the network has accepted, in order, each once. `origin` is its store;
         `resolve` says what was done to those that have a mark, `index` what is left to do with them."""
         self._intake.take(origin, documents, turn, resolve, index)
+
+    def take_forms(self, origin: str, codec: FormCodec, parcels: Sequence[InForm], turn: Turn) -> None:
+        """The same for documents in the form of a link, unchanged. Raises PeerError, and nothing was stored, if one of
+        them cannot be read."""
+        if not self._intake.take_forms(origin, codec, parcels, turn):
+            raise PeerError("a document cannot be read in the form in which it came", code="TC404")
+
+    @property
+    def reads_forms(self) -> bool:
+        """Whether it does that."""
+        return self._intake.reads_forms
 
     def keep_documents(self) -> None:
         """From now on `Turn.published` has documents that were read: they are wanted elsewhere in the same turn."""

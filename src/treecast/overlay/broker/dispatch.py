@@ -226,7 +226,7 @@ class Dispatch:
     ) -> None:
         items, bodies, count, _ = message
         try:
-            payloads = [self._archive.body(body) for body in bodies]
+            payloads = self._archive.bodies(bodies)
         except StorageError:
             self._send(session, number, sent, turn)  # one by one: the others are sent
             return

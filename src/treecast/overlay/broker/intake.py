@@ -8,38 +8,53 @@ that differ from the document itself have bodies of their own, each once however
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Protocol
-
-import msgspec
 
 from treecast import _native
 from treecast.document import AnyDocument, read_many
 from treecast.document import Document as ReadDocument
 from treecast.errors import DocumentError, TreecastError
 from treecast.index import Index
+from treecast.index.rendering import FormCodec
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
+from treecast.overlay.broker.lanes import DocumentColumns
 from treecast.overlay.broker.recent_ids import RecentIds
 from treecast.overlay.broker.refused import NAME_BYTES_MAX, RequestError, refusal
-from treecast.overlay.broker.rows import DOCUMENTS, RECENT, EarlyRow, PackedDocumentRow, RecentRow, decode_many
+from treecast.overlay.broker.rows import DOCUMENTS, RECENT, EarlyRow, RecentRow, decode_many, encode
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.tail import Published, Refused
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Document, Publish, Refusal
+from treecast.overlay.messages import Publish, Refusal
 from treecast.overlay.shadow import Shadow
-from treecast.overlay.storage import Append, DeleteBefore
+from treecast.overlay.storage import AppendMany, DeleteBefore, PutMany
 from treecast.workload.validator import Validator
 
 EXCERPT_BYTES_MAX = 1_000
 """Of a refused document, for whoever wants to know what it was."""
 
 
+class InForm(Protocol):
+    """A document that another broker of the network has accepted, where it has this number; in the form of a link."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def published_ms(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+
+
 class Incoming(Protocol):
-    """A document that was accepted by another broker of the network, where it has this number."""
+    """The same, read."""
 
     @property
     def number(self) -> int: ...
@@ -194,27 +209,50 @@ class Intake:
         turn: Turn,
     ) -> int:
         """Match and store as many of these documents as fit into one part; returns how many that were."""
-        bodies = [command.documents[place].body for place in places]
+        some = [command.documents[place] for place in places]
+        bodies = [one.body for one in some]
         contents: list[AnyDocument] = list(bodies)
         if self.keeps_documents:
             read = read_many(bodies, limits=self._index.limits)
             contents = [one if isinstance(one, ReadDocument) else body for one, body in zip(read, bodies, strict=True)]
-        batch = self._index.render_columns(contents, report=True)
+        batch = self._index.render_columns(contents, report=True, texts=_native.Texts.all)
+        count = batch.documents
+        accepted = self._judge(batch, validator, bodies, places, refusals)
+        columns = DocumentColumns(
+            *([command.source] * count, [one.id for one in some], [turn.now_ms] * count, "", [0] * count)
+        )
+        stored = self._store(batch, accepted, columns, turn, bodies)
+        source, ids = command.source, columns.ids
+        for place, number in zip(places, stored, strict=False):
+            numbers[place] = number
+        turn.published += [
+            (number, source, id, body, content)
+            for number, id, body, content in zip(stored, ids, bodies, contents, strict=False)
+            if number
+        ]
+        if any(ids):
+            self._remember(source, ids, stored, turn)
+        return count
+
+    def _judge(
+        self,
+        batch: _native.DeliveryBatch,
+        validator: Validator | None,
+        bodies: list[bytes],
+        places: list[int],
+        refusals: list[Refusal],
+    ) -> list[bool]:
+        """Which documents are accepted; the refusals of the others."""
         rejected: dict[int, DocumentError] = dict(batch.rejected)
-        counts = _native.delivery_counts(batch)
-        accepted: list[Document | None] = []
-        for at, count in enumerate(counts):
+        if not rejected and validator is None and not self._settings.refuse_unwanted:
+            return [True] * batch.documents
+        accepted = []
+        for at, count in enumerate(_native.delivery_counts(batch)):
             error = rejected.get(at) or self._objection(validator, bodies[at], count)
             if error is not None:
                 refusals.append(refusal(error, places[at]))
-            accepted.append(None if error is not None else command.documents[places[at]])
-        stored = self._store(batch, accepted, [command.source] * len(counts), counts, turn)
-        for at, document in enumerate(accepted):
-            if document is not None:
-                number = numbers[places[at]] = stored[at]
-                self._remember(command.source, document.id, number, turn)
-                turn.published.append((number, command.source, document.id, document.body, contents[at]))
-        return len(counts)
+            accepted.append(error is None)
+        return accepted
 
     def take(
         self,
@@ -232,19 +270,38 @@ class Intake:
         start = 0
         while start < len(documents):
             some = documents[start:]
-            batch = used.render_columns([one.content for one in some], report=True)
-            rejected = {at for at, _ in batch.rejected}
-            self.refused += len(rejected)  # their root read them, so its limits are wider than ours
-            counts = _native.delivery_counts(batch)
-            wanted = [
-                one if count and at not in rejected else None
-                for at, (one, count) in enumerate(zip(some, counts, strict=False))
-            ]
-            early = {
-                at: _early_row(resolve(one.early)) for at, one in enumerate(wanted) if one is not None and one.early
-            }
-            self._store(batch, wanted, [one.source for one in some], counts, turn, origin, early)
-            start += len(counts)
+            batch = used.render_columns([one.content for one in some], report=True, texts=_native.Texts.matched)
+            self.refused += len(batch.rejected)  # their root read them, so its limits are wider than ours
+            columns = _columns_of(origin, some)
+            for at, one in enumerate(some):
+                if one.early:
+                    columns.early[at] = encode(_early_row(resolve(one.early)))
+            texts = [one.body for one in some] if self._settings.announces else ()
+            self._store(batch, None, columns, turn, texts)
+            start += batch.documents
+
+    def take_forms(self, origin: str, codec: FormCodec, parcels: Sequence[InForm], turn: Turn) -> bool:
+        """The same for documents in the form of a link, which nothing was done to on the way. False: one of them cannot
+        be read, and nothing was stored."""
+        # PERF: bench/network_cpu.py. A document is read, matched and rendered in one go, and nothing is kept of it.
+        batches: list[tuple[int, _native.DeliveryBatch]] = []
+        bodies = [parcel.body for parcel in parcels]
+        start = 0
+        while start < len(bodies):
+            batch = self._index.render_forms(codec, bodies[start:] if start else bodies)
+            if batch.rejected and not codec.is_text:
+                return False
+            batches.append((start, batch))
+            start += batch.documents
+        for begin, batch in batches:
+            self.refused += len(batch.rejected)
+            self._store(batch, None, _columns_of(origin, parcels[begin:]), turn)
+        return True
+
+    @property
+    def reads_forms(self) -> bool:
+        """Whether `take_forms` may be called: whoever is told of each delivery has to have it."""
+        return not self._settings.announces
 
     def _objection(self, validator: Validator | None, body: bytes, count: int) -> TreecastError | None:
         """Why a well-formed document is refused all the same."""
@@ -263,93 +320,69 @@ class Intake:
     def _store(
         self,
         batch: _native.DeliveryBatch,
-        documents: Sequence[Document | Incoming | None],
-        sources: Sequence[str],
-        counts: Sequence[int],
+        accepted: Sequence[bool] | None,
+        columns: DocumentColumns,
         turn: Turn,
-        origin: str = "",
-        early: Mapping[int, EarlyRow] | None = None,
+        texts: Sequence[bytes] = (),
     ) -> list[int]:
-        """Store those that are not None, and who gets what of them; returns their numbers."""
-        # PERF: bench/network_cpu.py. What is done for each delivery is native; here is what is done for each document.
-        texts = [_text(one) if one is not None and count else b"" for one, count in zip(documents, counts, strict=True)]
-        distinct = _native.distinct_payloads(batch, texts)
-        numbers, published, origin_numbers, bodies, own = [], [], [], [], []
-        for at, document in enumerate(documents):
-            if document is None:
-                numbers.append(0)
-                published.append(0)
-                origin_numbers.append(0)
-                own.append(0)
-                bodies += [0] * len(distinct[at])
-                continue
-            self._backlog.last_document += 1
-            numbers.append(self._backlog.last_document)
-            published.append(turn.now_ms if isinstance(document, Document) else document.published_ms)
-            origin_numbers.append(0 if isinstance(document, Document) else document.number)
-            own.append(self._append(document.body, turn))
-            bodies += [own[at] if one is None else self._append(one, turn) for one in distinct[at]]
-        lanes = self._backlog.lanes
-        rows, others, sessions = lanes.enqueue(batch, numbers, published, origin, origin_numbers, bodies)
-        for at, (document, fields) in enumerate(zip(documents, rows, strict=True)):
-            if document is not None and fields is not None:
-                row = PackedDocumentRow(
-                    *(sources[at], document.id, published[at], own[at], len(document.body)),
-                    *(msgspec.Raw(fields[0]), msgspec.Raw(fields[1]), origin, origin_numbers[at]),
-                    early.get(at) if early else None,
-                )
-                turn.put(DOCUMENTS, numbers[at], row)
+        """Store those that are accepted, or, without that, that somebody gets; returns their numbers. `texts` are
+        needed only where deliveries are announced."""
+        backlog = self._backlog
+        stored, sessions = backlog.lanes.store(batch, accepted, columns, backlog.last_document, self.last_body)
+        keys, rows = stored.rows
+        if not keys:
+            return stored.numbers
+        data, ends = stored.bodies
+        turn.changes += (AppendMany(self.last_body + 1, data, ends), PutMany(DOCUMENTS, keys, rows))
+        backlog.last_document = keys[-1]
+        self.last_body += len(ends)
         if self._settings.announces or batch.refused:
-            self._announce(batch, numbers, published, distinct, documents, counts, turn, (origin, origin_numbers))
+            self._announce(batch, stored.numbers, columns, texts, turn)
         for session in sessions:
-            self._backlog.on_lanes[session.name] = session
-        for at, group in groupby(others, itemgetter(0)):
-            self._backlog.enqueue(numbers[at], [id for _, id in group], turn)
-        return numbers
+            backlog.on_lanes[session.name] = session
+        for at, group in groupby(stored.others, itemgetter(0)):
+            backlog.enqueue(stored.numbers[at], [id for _, id in group], turn)
+        return stored.numbers
 
     def _announce(
         self,
         batch: _native.DeliveryBatch,
         numbers: Sequence[int],
-        published: Sequence[int],
-        distinct: Sequence[Sequence[bytes | None]],
-        documents: Sequence[Document | Incoming | None],
-        counts: Sequence[int],
+        columns: DocumentColumns,
+        texts: Sequence[bytes],
         turn: Turn,
-        origins: tuple[str, Sequence[int]],
     ) -> None:
         """Say who gets what, to whoever wants to know; deliveries that were refused become dead letters."""
+        announces = self._settings.announces
         ids, choices = _native.delivery_lists(batch)
+        distinct = _native.distinct_payloads(batch, [bytes(text) for text in texts]) if announces else []
         refusals = batch.refusals
         begin = first = 0
-        for at, document in enumerate(documents):
-            end = begin + counts[at]
-            if document is not None:
-                accepted = [place for place in range(begin, end) if choices[place] >= 0]
-                contents = [distinct[at][choices[place] - first] for place in accepted]
-                origin = (origins[0], origins[1][at])
-                if self._settings.announces:
-                    payloads = [document.body if one is None else one for one in contents]
-                    who = [ids[place] for place in accepted]
-                    turn.events.append(Published(numbers[at], published[at], who, payloads, origin))
-                for place in range(begin, end):
-                    if choices[place] < 0:
-                        code = refusals[-1 - choices[place]].code
-                        self._backlog.add_letter(ids[place], numbers[at], published[at], code, 0, b"", turn, origin)
+        for at, count in enumerate(_native.delivery_counts(batch)):
+            end = begin + count
+            origin = (columns.origin, columns.origin_numbers[at])
+            published_ms = columns.published_ms[at]
+            if numbers[at] and announces:
+                places = [place for place in range(begin, end) if choices[place] >= 0]
+                contents = [distinct[at][choices[place] - first] for place in places]
+                payloads = [texts[at] if one is None else one for one in contents]
+                who = [ids[place] for place in places]
+                turn.events.append(Published(numbers[at], published_ms, who, payloads, origin))
+            for place in range(begin, end):
+                if numbers[at] and choices[place] < 0:
+                    code = refusals[-1 - choices[place]].code
+                    self._backlog.add_letter(ids[place], numbers[at], published_ms, code, 0, b"", turn, origin)
             begin = end
-            first += len(distinct[at])
+            first += len(distinct[at]) if announces else 0
 
-    def _remember(self, source: str, id: str, number: int, turn: Turn) -> None:
-        """A publisher's own id, to recognise a second copy."""
-        if id:
-            name = f"{source}\0{id}"
+    def _remember(self, source: str, ids: Sequence[str], numbers: Sequence[int], turn: Turn) -> None:
+        """Publishers' own ids, to recognise a second copy."""
+        names = {number: f"{source}\0{id}" for id, number in zip(ids, numbers, strict=False) if id and number}
+        for number, name in names.items():
             self._recent.add(name, number, turn.now_ms)
-            turn.put(RECENT, number, RecentRow(name, turn.now_ms))
-
-    def _append(self, body: bytes, turn: Turn) -> int:
-        self.last_body += 1
-        turn.changes.append(Append(self.last_body, body))
-        return self.last_body
+        rows = [encode(RecentRow(name, turn.now_ms)) for name in names.values()]
+        if names:
+            turn.changes.append(PutMany(RECENT, list(names), rows))
 
     def _forget_old(self, turn: Turn) -> None:
         """Publishers' ids that are old, or too many."""
@@ -361,7 +394,12 @@ def _early_row(change: Change | None) -> EarlyRow:
     return EarlyRow(change.steps, change.namespaces, change.empty) if change else EarlyRow()
 
 
-def _text(document: Document | Incoming) -> bytes:
-    """Whoever publishes in this process may give other buffers."""
-    body = document.body
-    return body if type(body) is bytes else bytes(body)
+def _columns_of(origin: str, documents: Sequence[InForm | Incoming]) -> DocumentColumns:
+    return DocumentColumns(
+        [one.source for one in documents],
+        [one.id for one in documents],
+        [one.published_ms for one in documents],
+        origin,
+        [one.number for one in documents],
+        {},
+    )

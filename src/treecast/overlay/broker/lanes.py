@@ -14,11 +14,39 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from treecast import _native
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.sessions import Sent, Session
 from treecast.overlay.broker.settings import BrokerSettings
+
+
+class DocumentColumns(NamedTuple):
+    """What is known of the documents of a batch, by document."""
+
+    sources: list[str]
+    ids: list[str]
+    published_ms: list[int]
+    origin: str
+    """Of all of them: the store of the root broker that they come from, or nothing;"""
+    origin_numbers: list[int]
+    """and their numbers there."""
+    early: dict[int, bytes] = {}  # noqa: RUF012  (nobody changes it)
+    """By place, of those that were changed on the way: an `EarlyRow`, as it is stored."""
+
+
+class Stored(NamedTuple):
+    """What is to be stored of a batch."""
+
+    numbers: list[int]
+    """By document; 0: it is not stored."""
+    rows: tuple[list[int], list[bytes]]
+    """Keys and values of `documents`."""
+    bodies: tuple[bytes, list[int]]
+    """All of them one behind the other, and where each ends."""
+    others: list[tuple[int, str]]
+    """Deliveries that are on no lane: the places of their documents, and their subscriptions."""
 
 
 class Lanes:
@@ -83,19 +111,22 @@ class Lanes:
 
     # --- deliveries --------------------------------------------------------------------------------------------------
 
-    def enqueue(
+    def store(
         self,
         batch: _native.DeliveryBatch,
-        numbers: Sequence[int],
-        published_ms: Sequence[int],
-        origin: str,
-        origin_numbers: Sequence[int],
-        bodies: Sequence[int],
-    ) -> tuple[list[tuple[bytes, bytes] | None], list[tuple[int, str]], list[Session]]:
-        """Documents were matched. Who gets which bodies, as it is stored, by document; what is not on a lane, as the
-        place of its document and its subscription; and the sessions that have something to be sent."""
-        rows, others, lanes = self._native.enqueue(batch, numbers, published_ms, origin, origin_numbers, bodies)
-        return rows, others, [self._sessions[lane] for lane in lanes]
+        accepted: Sequence[bool] | None,
+        columns: DocumentColumns,
+        last_document: int,
+        last_body: int,
+    ) -> tuple[Stored, list[Session]]:
+        """Documents were matched: number them and their bodies, write their rows, and let their deliveries wait on
+        lanes. Of those that are not `accepted`, or, without that, that nobody gets, nothing is stored. Returns the
+        sessions that have something to be sent as well."""
+        numbers, rows, bodies, others, lanes = self._native.store(
+            *(batch, accepted, columns.sources, columns.ids, columns.published_ms),
+            *(columns.origin, columns.origin_numbers, last_document, last_body, columns.early),
+        )
+        return Stored(numbers, rows, bodies, others), [self._sessions[lane] for lane in lanes]
 
     def take(self, session: Session, number: int) -> tuple[bytes, list[int], int, int] | None:
         """The next message of a session: its items, the bodies of its payloads, how many deliveries, and the shortest

@@ -104,7 +104,8 @@ class EarlyRow(Row, frozen=True):
 
 
 class DocumentRow(Row, frozen=True):
-    """`documents[number]`: what was published, and who gets what. Bodies are named by their numbers in the log."""
+    """`documents[number]`: what was published, and who gets what. Bodies are named by their numbers in the log. It is
+    written by native code, `native/lanes/batch_rows.cpp`."""
 
     source: str
     id: str
@@ -120,21 +121,6 @@ class DocumentRow(Row, frozen=True):
     """and its number there."""
     early: EarlyRow | None = None
     """What was done to it on the way; None: the body is as it was published."""
-
-
-class PackedDocumentRow(Row, frozen=True):
-    """A `DocumentRow` that is written, with two fields as they are stored: native code makes them of columns."""
-
-    source: str
-    id: str
-    published_ms: int
-    body: int
-    bytes: int
-    subscriptions: msgspec.Raw
-    payloads: msgspec.Raw
-    origin: str = ""
-    origin_number: int = 0
-    early: EarlyRow | None = None
 
 
 class RecentRow(Row, frozen=True):

@@ -206,7 +206,8 @@ class EarlyPlan:
 
     def understands(self, parcels: Iterable[Parcel]) -> bool:
         """Whether this broker knows what was done to documents, as far as it has to."""
-        return all(parcel.early in self._known for parcel in parcels if is_restructured(parcel.early))
+        marks = {parcel.early for parcel in parcels}
+        return all(mark in self._known for mark in marks if is_restructured(mark))
 
     def changes(self, target: str) -> bool:
         """Documents are changed before they go to a target."""

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import overload
 
 from treecast.document import AnyDocument, Document, Limits
 from treecast.errors import PeerError
@@ -91,6 +92,41 @@ class Arrival:
         return len(self.parcel.body) + (self.document.size_bytes if self.document is not None else 0)
 
 
+class Forms(Sequence[Arrival]):
+    """Documents of one format as they came, to which nothing was done on the way. They are read when somebody looks at
+    one of them; mostly native code reads them, and nobody else does.
+
+        >>> from treecast.overlay.onyx.settings import NetworkSettings
+        >>> forms = LinkFormats(NetworkSettings()).forms([Parcel(7, "s", "", 0, "text", b"<a/>")])
+        >>> len(forms), forms[0].body
+        (1, b'<a/>')
+    """
+
+    def __init__(self, parcels: list[Parcel], codec: Codec, formats: LinkFormats) -> None:
+        self.parcels = parcels
+        self.codec = codec
+        self._formats = formats
+        self._arrivals: list[Arrival] | None = None
+
+    def __len__(self) -> int:
+        return len(self.parcels)
+
+    @overload
+    def __getitem__(self, place: int) -> Arrival: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Arrival]: ...
+    def __getitem__(self, place: int | slice) -> Arrival | list[Arrival]:
+        if self._arrivals is None:
+            self._arrivals = self._formats.read(self.parcels)
+        return self._arrivals[place]
+
+    def after(self, number: int) -> Forms:
+        """Those with higher numbers, which ascend."""
+        if not self.parcels or self.parcels[0].number > number:
+            return self
+        return Forms([parcel for parcel in self.parcels if parcel.number > number], self.codec, self._formats)
+
+
 class LinkFormats:
     """What one broker writes and reads of one root's documents."""
 
@@ -145,6 +181,14 @@ class LinkFormats:
         for name in {parcel.format for parcel in parcels}:
             self.codec(name)
         return [Arrival(parcel, None, is_read=False) for parcel in parcels]
+
+    def forms(self, parcels: list[Parcel]) -> Forms | None:
+        """Documents that came, if nobody here has to do more with them than to read them; None: somebody has, or they
+        have several formats. Raises PeerError as `take` does."""
+        formats = {parcel.format for parcel in parcels}
+        if len(formats) != 1 or {parcel.early for parcel in parcels} != {""}:
+            return None
+        return Forms(parcels, self.codec(formats.pop()), self)
 
     def read(self, parcels: Sequence[Parcel]) -> list[Arrival]:
         """The same, read. Raises PeerError, for all of them."""

@@ -18,7 +18,7 @@ for speed; a root repairs what the tree loses. `tree.py` says when a range is co
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from random import Random
 from typing import Any
@@ -30,16 +30,16 @@ from treecast.errors import PeerError, TreecastError
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.broker import Beside, at_once
-from treecast.overlay.broker.refused import RequestError
 from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, decode
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Attach, Durable, Hello, Inspect, Inspected, Publish, RegisterSource, Request
+from treecast.overlay.messages import Attach, Durable, Hello, Inspect, Inspected, RegisterSource, Request
 from treecast.overlay.onyx.announces import Announces
+from treecast.overlay.onyx.client_requests import take_request
 from treecast.overlay.onyx.control_messages import ControlMessage
 from treecast.overlay.onyx.early_index import EarlyIndexes
 from treecast.overlay.onyx.early_plan import is_restructured
 from treecast.overlay.onyx.history import Histories
-from treecast.overlay.onyx.link_formats import TEXT, Arrival
+from treecast.overlay.onyx.link_formats import TEXT, Arrival, Forms
 from treecast.overlay.onyx.link_rows import link_rows, network_stats
 from treecast.overlay.onyx.membership import CatalogChanged, Membership, MembershipSettings, MovesAsked, ViewAdopted
 from treecast.overlay.onyx.migration import Migration
@@ -131,7 +131,7 @@ class NetworkBroker:
         self.repairs: dict[str, Repair] = {}
         self._root_lives: dict[str, int] = {}
         self._histories = Histories(broker.tail, routing, network, broker.index.limits)
-        self._local: deque[tuple[str, int, int, list[Arrival]]] = deque()
+        self._local: deque[tuple[str, int, int, Sequence[Arrival]]] = deque()
         """What was passed on, and is still to be served here: root, after, upto, documents."""
         self._local_bytes = 0
         broker.keep_documents()
@@ -180,7 +180,7 @@ class NetworkBroker:
             if self.membership.broker(sender) is not None:
                 self.migration.receive(sender, message, turn)
         elif isinstance(message, Request):
-            self._request(sender, message, turn)
+            take_request(self, sender, message, turn)
         elif isinstance(message, Inspect) and message.kind == "trees":
             turn.send(sender, Inspected(message.question, link_rows(message, self)))
         else:
@@ -301,25 +301,6 @@ class NetworkBroker:
 
     # --- requests of clients -----------------------------------------------------------------------------------------
 
-    def _request(self, sender: str, request: Request, turn: Turn) -> None:
-        command = request.command
-        moved = self.membership.moved_source(command.source) if isinstance(command, Publish) else None
-        if moved is not None and self.broker.expects(sender, request, turn):
-            turn.send(sender, moved)
-            error = RequestError(
-                f"the documents of source {moved.name!r} are published at broker {moved.to!r}",
-                code="TC471",
-                hint="ask the registry where a source belongs",
-            )
-            self.broker.refuse(sender, request, error, turn)
-            return
-        gone = self.migration.objection(getattr(command, "id", ""))
-        if gone is not None and self.broker.expects(sender, request, turn):
-            turn.send(sender, self.migration.moved_message(command.id))  # type: ignore[union-attr]
-            self.broker.refuse(sender, request, gone, turn)
-            return
-        self.wants.request(sender, request, turn)
-
     def _register(self, event: CatalogChanged, turn: Turn) -> None:
         """Sources that the registry has given to this broker, or taken from it."""
         for entry in event.entries:
@@ -429,7 +410,7 @@ class NetworkBroker:
             parcels = [parcel for parcel in parcels if parcel.number > begin]
         passed_on = len(turn.urgent)
         try:
-            arrivals = tree.pass_on(begin, message.upto, tree.formats.take(parcels))
+            arrivals = self._pass_on(tree, begin, message.upto, parcels)
         except PeerError:
             self._misread(root, message.upto)
             return
@@ -444,6 +425,15 @@ class NetworkBroker:
                 turn.send_at_once(self.name, ServeLocal())
                 return
         self._serve_local(turn)
+
+    def _pass_on(self, tree: Tree, begin: int, upto: int, parcels: list[Parcel]) -> Sequence[Arrival]:
+        """Returns those that may concern the broker's own subscriptions: as they came, where nobody has to look at them
+        one by one. Raises PeerError."""
+        if parcels and self.broker.reads_forms and (forms := tree.formats.forms(parcels)) is not None:
+            local = tree.pass_on_forms(begin, upto, forms)
+            if local is not None:
+                return local
+        return tree.pass_on(begin, upto, tree.formats.take(parcels))
 
     def _misread(self, root: str, upto: int) -> None:
         """Documents came in a format that cannot be read here: the root is asked for them, as text."""
@@ -462,7 +452,7 @@ class NetworkBroker:
                 continue  # the root has left meanwhile
             if begin > self.positions.number(root):
                 repair.want(begin)
-                repair.keep(begin, upto, arrivals)
+                self._keep_early(root, begin, upto, arrivals)
             else:
                 self._take_parcels(root, upto, arrivals, turn)
             if root in self._taken and self._taken[root][1] >= self._settings.taken_bytes:
@@ -470,22 +460,42 @@ class NetworkBroker:
         self._local_bytes = 0
         self.broker.apply(turn)  # what else this turn does may deliver it
 
-    def _take_parcels(self, root: str, upto: int, arrivals: list[Arrival], turn: Turn) -> None:
+    def _keep_early(self, root: str, begin: int, upto: int, arrivals: Sequence[Arrival]) -> None:
+        """A range that cannot be taken before those that are missing."""
+        try:
+            self.repairs[root].keep(begin, upto, list(arrivals))
+        except PeerError:
+            self._misread(root, upto)
+
+    def _take_parcels(self, root: str, upto: int, arrivals: Sequence[Arrival], turn: Turn) -> None:
         """A range that continues the position of this broker: what its subscribers get is stored with it."""
         if self.broker.is_full():
             self.repairs[root].want(upto)
             return
         position = self.positions.number(root)
-        fresh = [arrival for arrival in arrivals if arrival.number > position]
-        if not self._take_fresh(root, fresh, turn):
+        fresh: Sequence[Arrival]
+        if isinstance(arrivals, Forms):
+            fresh = arrivals.after(position)
+        else:
+            fresh = [arrival for arrival in arrivals if arrival.number > position]
+        try:
+            is_taken = self._take_fresh(root, fresh, turn)
+        except PeerError:
+            self._misread(root, upto)
+            return
+        if not is_taken:
             self.unfit += 1
             self.repairs[root].want(upto)
             return
         self.taken_documents += len(fresh)
         self.positions.advance(root, upto)
 
-    def _take_fresh(self, root: str, arrivals: list[Arrival], turn: Turn) -> bool:
-        """Match and store what is new, each document by what is left to do with it. False: for some there is no way."""
+    def _take_fresh(self, root: str, arrivals: Sequence[Arrival], turn: Turn) -> bool:
+        """Match and store what is new, each document by what is left to do with it. False: for some there is no way.
+        Raises PeerError for what cannot be read."""
+        if isinstance(arrivals, Forms):
+            self.broker.take_forms(self.positions.store_of(root), arrivals.codec, arrivals.parcels, turn)
+            return True
         resolve = self.trees[root].plan.resolve
         groups: list[tuple[Index | None, list[Arrival]]] = []
         for mark, group in groupby(arrivals, lambda arrival: arrival.early if is_restructured(arrival.early) else ""):

@@ -28,7 +28,7 @@ from treecast.document import Limits
 from treecast.errors import DocumentError, PeerError
 from treecast.overlay.onyx.early_plan import WHOLE, EarlyPlan
 from treecast.overlay.onyx.link import Link
-from treecast.overlay.onyx.link_formats import TEXT, Arrival, LinkFormats, unreadable
+from treecast.overlay.onyx.link_formats import TEXT, Arrival, Forms, LinkFormats, unreadable
 from treecast.overlay.onyx.network_messages import (
     Announce,
     Covered,
@@ -433,6 +433,34 @@ class Tree:
         self.formats.read_all(local)
         return local
 
+    def pass_on_forms(self, after: int, upto: int, forms: Forms) -> Forms | None:
+        """As `pass_on`, for documents that are sent on as they came, and read by whoever is served here. None, and
+        nothing was done: some have to be written anew for a link."""
+        # PERF: bench/network_cpu.py. There is no object for a document besides what came.
+        format = forms.parcels[0].format
+        links = [name for name, child in self.children.items() if child.link.is_open]
+        if any(self.children[link].format != format or self.plan.changes(link) for link in links):
+            return None
+        bodies = [parcel.body for parcel in forms.parcels]
+        if not links:
+            self.passed = max(self.passed, upto)
+            self.table.learn_forms(forms.codec, bodies)
+            return forms
+        try:
+            answer = self.table.route_forms(forms.codec, bodies, links, [])
+        except DocumentError as error:
+            raise unreadable(error) from None
+        if answer is None:
+            return None
+        self.passed = max(self.passed, upto)
+        targets_of, now_ms = answer[0], self._place.now_ms
+        common = targets_of[0] if len(set(targets_of)) == 1 else None
+        for link in links:
+            child, parcels = self.children[link], _chosen(link, forms.parcels, targets_of, common)
+            child.link.offer(after, upto, parcels, now_ms)
+            self._flush(link, child)
+        return Forms(_chosen(LOCAL, forms.parcels, targets_of, common), forms.codec, self.formats)
+
     def _choose(self, arrivals: list[Arrival], links: list[str]) -> dict[str, list[Arrival]]:
         """By target, the documents that concern it: for all of `links`; for others, perhaps too many."""
         targets_of = self._route(arrivals, links)
@@ -547,3 +575,12 @@ class Tree:
         for name, child in self.children.items():
             child.link.tick(now_ms)
             self._flush(name, child)
+
+
+def _chosen(
+    target: str, parcels: list[Parcel], targets_of: list[tuple[str, ...]], common: tuple[str, ...] | None
+) -> list[Parcel]:
+    """Those for a target; `common`: all of them have these."""
+    if common is not None:
+        return parcels if target in common else []
+    return [parcel for parcel, targets in zip(parcels, targets_of, strict=True) if target in targets]

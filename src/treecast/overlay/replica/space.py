@@ -24,6 +24,7 @@ import msgspec
 from treecast.errors import PeerError
 from treecast.overlay.storage import (
     Append,
+    AppendMany,
     BodyGoneError,
     Change,
     Delete,
@@ -143,6 +144,8 @@ class Space:
         for change in changes:
             if type(change) is Append:
                 self.last_body = max(self.last_body, change.number)
+            elif type(change) is AppendMany:
+                self.last_body = max(self.last_body, change.last)
         return [self._translate(change) for change in one_by_one(changes)] if self.slot else changes
 
     def _translate(self, change: SingleChange) -> Change:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from treecast.overlay.storage import Append, Change, Delete, DeleteBefore, DropBefore, Put, PutMany
+from treecast.overlay.storage import Append, AppendMany, Change, Delete, DeleteBefore, DropBefore, Put, PutMany
 
 
 @dataclass
@@ -31,11 +31,12 @@ class TableChanges:
             self._lowest = key  # type: ignore[assignment]
 
     def change_many(self, keys: Sequence[int | str], values: Sequence[bytes]) -> None:
-        if self.key_type is not str or set(map(type, keys)) != {str}:
-            for key, value in zip(keys, values, strict=True):
-                self.change(key, value)
-        else:
-            self.values.update(zip(keys, values, strict=True))
+        if set(map(type, keys)) != {self.key_type}:
+            raise TypeError(f"the keys of this table are {self.key_type.__name__}, and one is not")
+        self.values.update(zip(keys, values, strict=True))
+        if self.key_type is int:
+            lowest: int = min(keys)  # type: ignore[assignment]
+            self._lowest = lowest if self._lowest is None else min(lowest, self._lowest)
 
     def delete_before(self, key: int) -> None:
         if self.key_type is not int:
@@ -53,7 +54,7 @@ class Group:
     """The changes of one group, by what they concern."""
 
     tables: dict[str, TableChanges] = field(default_factory=dict)
-    bodies: list[Append] = field(default_factory=list)
+    bodies: list[Append | AppendMany] = field(default_factory=list)
     drop_before: int | None = None
 
     @classmethod
@@ -66,7 +67,7 @@ class Group:
             elif type(change) is PutMany:
                 if change.keys:
                     group._table(change.table, type(change.keys[0])).change_many(change.keys, change.values)
-            elif type(change) is Append:
+            elif type(change) is Append or type(change) is AppendMany:
                 group.bodies.append(change)
             elif type(change) is Delete:
                 group._table(change.table, type(change.key)).change(change.key, None)

@@ -24,7 +24,8 @@ from threading import Lock
 from typing import NamedTuple
 
 from treecast import durable
-from treecast.overlay.storage import Append, BodyGoneError
+from treecast.overlay.checksums import log_records
+from treecast.overlay.storage import Append, AppendMany, BodyGoneError, one_by_one
 from treecast.serve.store import failures
 from treecast.serve.store.cache import Cache
 from treecast.serve.store.segment import (
@@ -98,6 +99,16 @@ class Run:
         self.numbers.append(number)
         self.offsets.append(self.size)
         self.size += HEADER_BYTES + len(body)
+
+    def fits(self, bodies: AppendMany, size_max: int) -> bool:
+        return self.size + len(bodies.data) + HEADER_BYTES * len(bodies.ends) <= size_max
+
+    def add_many(self, mark: bytes, bodies: AppendMany) -> None:
+        records, offsets = log_records(mark, bodies.first, bodies.data, bodies.ends)
+        self.buffers.append(records)
+        self.numbers.extend(range(bodies.first, bodies.last + 1))
+        self.offsets.extend([self.size + offset for offset in offsets])
+        self.size += len(records)
 
     def row(self) -> SegmentRow:
         segment = self.segment
@@ -198,7 +209,7 @@ class SegmentLog:
 
     # --- writing: one thread ------------------------------------------------------------------------------------------
 
-    def prepare(self, bodies: Sequence[Append]) -> list[SegmentRow]:
+    def prepare(self, bodies: Sequence[Append | AppendMany]) -> list[SegmentRow]:
         """Write bodies and sync them. Returns the rows that have to be committed before they can be published."""
         self._runs = self._divide(bodies)
         for run in self._runs:
@@ -218,7 +229,7 @@ class SegmentLog:
         if any(run.is_new for run in self._runs):
             durable.sync(self._directory)
 
-    def _divide(self, bodies: Sequence[Append]) -> list[Run]:
+    def _divide(self, bodies: Sequence[Append | AppendMany]) -> list[Run]:
         """Which body goes to which segment, at which offset."""
         runs: list[Run] = []
         size_max = min(self._settings.segment_bytes_max, _OFFSET_MAX)
@@ -227,14 +238,20 @@ class SegmentLog:
             active = self._segments[-1]
             last = active.last
             runs.append(Run(active, False, active.size))
-        for append in bodies:
-            number, body = append.number, append.body
-            if number <= last or len(body) > BODY_BYTES_MAX:
-                raise ValueError(f"body {number} follows {last}, or is too large")
-            last = number
-            if not runs or (runs[-1].size and runs[-1].size + HEADER_BYTES + len(body) > size_max):
-                runs.append(Run(Segment(number, number, 0, 0), True, 0))
-            runs[-1].add(self._mark, number, body)
+        for change in bodies:
+            if isinstance(change, AppendMany) and runs and change.first > last and runs[-1].fits(change, size_max):
+                runs[-1].add_many(self._mark, change)
+                last = change.last
+                continue
+            for append in one_by_one([change]):
+                assert isinstance(append, Append)
+                number, body = append.number, append.body
+                if number <= last or len(body) > BODY_BYTES_MAX:
+                    raise ValueError(f"body {number} follows {last}, or is too large")
+                last = number
+                if not runs or (runs[-1].size and runs[-1].size + HEADER_BYTES + len(body) > size_max):
+                    runs.append(Run(Segment(number, number, 0, 0), True, 0))
+                runs[-1].add(self._mark, number, body)
         return [run for run in runs if run.numbers]
 
     def publish(self) -> None:

@@ -21,7 +21,8 @@ import sys
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from zlib import crc32
+
+from treecast.overlay.checksums import crc32
 
 MARK_BYTES = 8
 _FIELDS = struct.Struct("<8sQI")

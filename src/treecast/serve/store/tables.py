@@ -17,8 +17,8 @@ from pathlib import Path
 from struct import Struct
 from threading import Lock
 from typing import Any
-from zlib import crc32
 
+from treecast.overlay.checksums import checked_rows, crc32
 from treecast.overlay.storage import Key
 from treecast.serve.store import failures, wal
 from treecast.serve.store.group import Group, TableChanges
@@ -51,7 +51,7 @@ class Table:
             raise ValueError(f"not the name of a table: {name!r}")
         self.name = name
         self.key_type = key_type
-        self._seed = crc32(name.encode())
+        self.seed = crc32(name.encode())
         kind = "INTEGER PRIMARY KEY, value BLOB)" if key_type is int else "TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID"
         self.create = f"CREATE TABLE t_{name} (key {kind}"
         self.put = f"REPLACE INTO t_{name} VALUES (?, ?)"
@@ -66,7 +66,7 @@ class Table:
 
     def checksum(self, key: int | str, value: bytes) -> bytes:
         data = key.to_bytes(8, "little", signed=True) if isinstance(key, int) else key.encode()
-        return _CHECKSUM.pack(crc32(value, crc32(data, self._seed)))
+        return _CHECKSUM.pack(crc32(value, crc32(data, self.seed)))
 
     def is_intact(self, key: object, stored: object) -> bool:
         if not isinstance(key, self.key_type) or not isinstance(stored, bytes):
@@ -84,7 +84,7 @@ class Table:
     def values(self, rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, bytes]]:
         """What was put there, by key; raises StorageError if something else is there."""
         # PERF: bench/broker_restart.py. The same as `value`, without its calls.
-        seed, end, is_int, found = self._seed, -_CHECKSUM_BYTES, self.key_type is int, []
+        seed, end, is_int, found = self.seed, -_CHECKSUM_BYTES, self.key_type is int, []
         for key, stored in rows:
             try:
                 data = key.to_bytes(8, "little", signed=True) if is_int else key.encode()
@@ -249,8 +249,7 @@ def _change(connection: sqlite3.Connection, table: Table, changes: TableChanges)
         raise TypeError(f"the keys of {table.name!r} are {table.key_type.__name__}, not {changes.key_type.__name__}")
     if changes.before is not None:
         connection.execute(table.delete_before, (changes.before,))
-    checksum = table.checksum
-    puts = [(key, value + checksum(key, value)) for key, value in changes.values.items() if value is not None]
+    puts = checked_rows(table.seed, changes.values)
     if len(puts) < len(changes.values):
         connection.executemany(table.delete, [(key,) for key, value in changes.values.items() if value is None])
     if puts:

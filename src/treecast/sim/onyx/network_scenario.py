@@ -98,9 +98,9 @@ class NetworkScenario:
 class CheckedBroker(NetworkBroker):
     """Reports each range that it takes, and what was in it."""
 
-    on_range: Callable[[NetworkBroker, str, int, int, list[Arrival]], None] | None = None
+    on_range: Callable[[NetworkBroker, str, int, int, Sequence[Arrival]], None] | None = None
 
-    def _take_parcels(self, root: str, upto: int, parcels: list[Arrival], turn: Any) -> None:
+    def _take_parcels(self, root: str, upto: int, parcels: Sequence[Arrival], turn: Any) -> None:
         before = self.positions.number(root)
         super()._take_parcels(root, upto, parcels, turn)
         if self.on_range is not None and self.positions.number(root) > before:
@@ -247,7 +247,7 @@ class NetworkRun(Course):
         hosts = {id: self._place(self.network.homes[client.name]) for client in clients for id in client.owned}
         return NetworkChecks(self.history, self._letters(), hosts, self._arrivals)
 
-    def _check_range(self, broker: NetworkBroker, root: str, after: int, upto: int, parcels: list[Arrival]) -> None:
+    def _check_range(self, broker: NetworkBroker, root: str, after: int, upto: int, parcels: Sequence[Arrival]) -> None:
         """Nothing is left out that somebody here wants, and nothing came that a crash of its root can take back."""
         storage = self._data(root)
         given = {parcel.number for parcel in parcels}

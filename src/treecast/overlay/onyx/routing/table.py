@@ -33,7 +33,7 @@ from treecast import _native
 from treecast.document import AnyDocument, Document, EntityTexts, Limits
 from treecast.errors import DocumentError, PeerError, QueryError
 from treecast.index import Index
-from treecast.index.index import FormCodec
+from treecast.index.rendering import FormCodec
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing.routing_query import (
     HASH_BYTES,
@@ -252,6 +252,10 @@ class RoutingTable:
     def learn(self, documents: Sequence[AnyDocument]) -> None:
         """Take note of documents that are not routed here, to judge generalisations by."""
         self.sample.learn(documents)
+
+    def learn_forms(self, codec: FormCodec, bodies: Sequence[bytes]) -> None:
+        """The same for documents as they came on a link."""
+        self.sample.learn(_Forms(codec, bodies))
 
     def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]:
         """For each document the targets that want it.

@@ -1,4 +1,4 @@
-"""The report of the sample on Spark: what only a job knows. `tests/test_report_page.py` looks at a page in a browser."""
+"""The report of the sample on Spark: what only a job knows. tests/test_report_page.py looks at a page in a browser."""
 
 from __future__ import annotations
 

@@ -1,0 +1,263 @@
+"""`treecast replay`: what would subscriptions have matched in documents that are there already?
+
+For each: how many documents, one in how many, and examples with the place of the match marked; of one that matched
+nothing, the document in which it came furthest. Bad documents are reported, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from treecast import _native
+from treecast.cli.console import Console, notes
+from treecast.cli.explain import coloured, count, show
+from treecast.cli.match import (
+    SUBSCRIPTIONS_FORMAT,
+    build_index,
+    check_formats,
+    cores,
+    describe_refusal,
+    namespaces_of,
+    positive,
+    read_settings,
+    record_rule,
+)
+from treecast.cli.wording import in_flags
+from treecast.document import native_entities
+from treecast.errors import QueryError, TreecastError
+from treecast.inputs import document_files, subscriptions
+from treecast.inputs.inflate import RATIO_MAX
+from treecast.names import printable
+
+if TYPE_CHECKING:
+    from treecast import Index
+
+SHOWN_MAX = 50
+"""Subscriptions that text shows, the most matches first; JSON has all."""
+EXPLAINED_MAX = 5
+"""Subscriptions of which text shows the lines of a document."""
+NEAR_DOCUMENTS_MAX = 20
+EXAMPLE_BYTES_MAX = 1 << 20
+"""Larger documents are named, not shown."""
+
+DESCRIPTION = """\
+Says what subscriptions would have matched in documents that are there already:
+how many, one in how many, and examples; of one that matched nothing, how near
+it came. DOCUMENT is an XML file (also compressed), an archive (zip, tar), a
+directory, a pattern, or - for standard input."""
+
+EPILOG = """\
+example:
+  treecast replay -q '//item[@topic="sport"]' archive/2026/ old.zip
+  treecast replay -s subscriptions.csv --id alert/17 archive/"""
+
+
+def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+    parser = verbs.add_parser(
+        "replay",
+        help="what would a subscription have matched?",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        usage="treecast replay (-q QUERY | -s FILE [--id ID]) [options] DOCUMENT …",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30),
+    )
+    option = parser.add_argument
+    option("documents", metavar="DOCUMENT", nargs="+", help=argparse.SUPPRESS)
+    several = functools.partial(option, action="append", default=[])
+    several("-q", "--query", metavar="QUERY", help="a query, its own id; repeatable")
+    several("-s", "--subscriptions", metavar="FILE", help="file of subscriptions; repeatable")
+    several("--id", metavar="ID", help="only this subscription of the files; repeatable")
+    option("--subscriptions-format", metavar="F", choices=subscriptions.FORMATS, help=SUBSCRIPTIONS_FORMAT)
+    several("--namespace", metavar="P=URI", help="bind a prefix; =URI for names without one")
+    several("--record", metavar="NAME", help="split files into these elements; *: every child")
+    option("--pattern", metavar="P", default="*", help="which names of directories and archives")
+    option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
+    option("--examples", metavar="N", type=count, default=3, help="documents of each; else %(default)s")
+    option("--format", metavar="F", choices=("text", "json"), default="text", help="text, or json: all subscriptions")
+    option("--threads", metavar="N", type=positive, default=cores(), help="default: all cores (%(default)s)")
+    option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
+    unused = {"limits": None, "payload_bytes_max": None, "ratio_max": RATIO_MAX, "deliver": "document"}
+    parser.set_defaults(run=lambda options: run(parser, options), **unused)
+
+
+@dataclass
+class Replay:
+    """What was seen of one subscription."""
+
+    matched: int = 0
+    examples: list[tuple[str, bytes]] = field(default_factory=list)
+    """Names and bytes of the first documents that matched."""
+
+
+@dataclass
+class Seen:
+    """What was seen of all documents."""
+
+    replays: dict[str, Replay]
+    documents: int = 0
+    errors: int = 0
+    first: list[tuple[str, bytes]] = field(default_factory=list)
+    """The first documents: for subscriptions that match nothing."""
+
+
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    check(parser, options)
+    console = Console(progress=not options.quiet)
+    console.status("reading subscriptions …")
+    try:
+        index = chosen(build_index(options, notes(console, quiet=options.quiet)), options.id)
+    except QueryError as error:
+        console.say("\n".join(describe_refusal(error)))
+        return 1
+    begin = time.monotonic()
+    seen = replay(index, options, console)
+    seconds = time.monotonic() - begin
+    console.clear()
+    lines = in_json(index, seen) if options.format == "json" else in_text(index, seen, options)
+    for line in lines:
+        print(line)
+    if not options.quiet:
+        errors = f", {seen.errors:,} of them bad" if seen.errors else ""
+        rate = seen.documents / max(seconds, 1e-9)
+        console.say(f"{seen.documents:,} documents{errors} in {seconds:.2f} s ({rate:,.0f} documents/s)")
+    return 1 if seen.errors else 0
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Exit with 2 where options contradict. Sets `namespaces` and `rule`."""
+    if not options.subscriptions and not options.query:
+        parser.error("no subscriptions: give -q QUERY or -s FILE")
+    if options.id and not options.subscriptions:
+        parser.error("--id names a subscription of a file: add -s FILE")
+    if (options.subscriptions + options.documents).count("-") > 1:
+        parser.error("standard input can be read once: give - once")
+    check_formats(parser, options.subscriptions, options.subscriptions_format)
+    options.namespaces = namespaces_of(parser, options.namespace)
+    try:
+        options.rule = record_rule(options)
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def chosen(index: Index, ids: list[str]) -> Index:
+    """The subscriptions of these ids, or all. Raises QueryError (TC143)."""
+    if not ids:
+        return index
+    for id in index.missing(ids):
+        raise QueryError(f"there is no subscription {id!r}", code="TC143", hint="check the id")
+    return index.part([index[id] for id in dict.fromkeys(ids)])
+
+
+def replay(index: Index, options: argparse.Namespace, console: Console) -> Seen:
+    """Match all documents, a batch at a time."""
+    seen = Seen({id: Replay() for id in index})
+
+    def report(name: str, error: TreecastError | str) -> None:
+        seen.errors += 1
+        console.say(f"treecast: {printable(name)}: {in_flags(str(error))}")
+
+    settings = read_settings(options, index)
+    total = document_files.count(options.documents, settings) if console.shows_progress else None
+    for batch in document_files.batches(options.documents, settings, report):
+        for name, data in zip(batch.names, batch.documents, strict=True):
+            if len(seen.first) >= NEAR_DOCUMENTS_MAX:
+                break
+            seen.first.append((name, data))
+        for matches, errors in index.match_batches(batch.documents, on_error="report", threads=options.threads):
+            for row in errors.to_pylist():
+                report(batch.names[row["document"]], row["message"])
+            _add(seen, matches, batch, options.examples)
+        seen.documents += len(batch.documents)
+        console.update(seen.documents, total, seen.errors)
+    return seen
+
+
+def _add(seen: Seen, matches: Any, batch: document_files.Batch, examples_max: int) -> None:
+    """Count the matches of a table, and keep the first documents of each subscription."""
+    import pyarrow.compute as pc
+
+    wanted = set()
+    for row in pc.value_counts(matches["subscription"]).to_pylist():
+        found = seen.replays[row["values"]]
+        found.matched += row["counts"]
+        if len(found.examples) < examples_max:
+            wanted.add(row["values"])
+    if not wanted:
+        return
+    columns = (matches[name].to_pylist() for name in ("document", "subscription"))
+    for document, id in sorted(zip(*columns, strict=True)):
+        found = seen.replays[id]
+        if id in wanted and len(found.examples) < examples_max:
+            data = batch.documents[document]
+            found.examples.append((batch.names[document], data if len(data) <= EXAMPLE_BYTES_MAX else b""))
+
+
+def in_json(index: Index, seen: Seen) -> Iterator[str]:
+    """One object a line."""
+    for id, found in seen.replays.items():
+        fields = {
+            "subscription": id,
+            "query": index[id].query,
+            "documents": seen.documents,
+            "matched": found.matched,
+            "examples": [name for name, _ in found.examples],
+        }
+        yield json.dumps(fields)
+
+
+def in_text(index: Index, seen: Seen, options: argparse.Namespace) -> Iterator[str]:
+    """A line for each subscription, the most matches first; of a few also lines of documents."""
+    ordered = sorted(seen.replays.items(), key=lambda pair: -pair[1].matched)
+    for id, found in ordered[:SHOWN_MAX]:
+        query = index[id].query
+        name = printable(id) if id == query else f"{printable(id)}: {printable(query)}"
+        yield f"{name}\n  matches {found.matched:,} of {seen.documents:,} documents{_rate(found, seen)}"
+        if len(ordered) > EXPLAINED_MAX:
+            yield from (f"  {printable(document)}" for document, _ in found.examples)
+            continue
+        examples = found.examples or _nearest(index, id, seen.first)
+        for document, data in examples[: options.examples]:
+            yield ""
+            yield from _explained(index, id, document, data, options)
+    if len(ordered) > SHOWN_MAX:
+        yield f"… and {len(ordered) - SHOWN_MAX:,} more; --format json has all"
+
+
+def _rate(found: Replay, seen: Seen) -> str:
+    if not found.matched:
+        return ""
+    share = found.matched / seen.documents
+    return f": {share:.2%}" + (f", one in {round(1 / share):,}" if share <= 0.5 else "")
+
+
+def _nearest(index: Index, id: str, documents: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """The document in which a query that matched nothing came furthest, of the first ones."""
+    best: list[tuple[str, bytes]] = []
+    furthest = (-1, False)
+    for name, data in documents:
+        if len(data) > EXAMPLE_BYTES_MAX:
+            continue
+        try:
+            explanation = index.explain(data, id)
+        except TreecastError:
+            continue
+        # A predicate that had something to look at came further than one that had nothing.
+        reached = len(explanation.steps), explanation.failed is not None and bool(explanation.failed.places)
+        if reached > furthest:
+            furthest, best = reached, [(name, data)]
+    return best
+
+
+def _explained(index: Index, id: str, name: str, data: bytes, options: argparse.Namespace) -> Iterator[str]:
+    if not data:
+        yield f"{printable(name)} (too large to be shown)"
+        return
+    explanation = index.explain(data, id)
+    source = _native.source_text(data, index.limits.native(), native_entities(options.entities))
+    yield from show(explanation, name, source, 1, colour=coloured())

@@ -1,0 +1,33 @@
+"""Requests of clients to a broker of a network: what another broker does by now, it is asked for there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treecast.overlay.broker.refused import RequestError
+from treecast.overlay.broker.turn import Turn
+from treecast.overlay.messages import Publish, Request
+
+if TYPE_CHECKING:
+    from treecast.overlay.onyx.network_broker import NetworkBroker
+
+
+def take_request(broker: NetworkBroker, sender: str, request: Request, turn: Turn) -> None:
+    """Answer a request, or hold it until the network knows of what it changes."""
+    command = request.command
+    moved = broker.membership.moved_source(command.source) if isinstance(command, Publish) else None
+    if moved is not None and broker.broker.expects(sender, request, turn):
+        turn.send(sender, moved)
+        error = RequestError(
+            f"the documents of source {moved.name!r} are published at broker {moved.to!r}",
+            code="TC471",
+            hint="ask the registry where a source belongs",
+        )
+        broker.broker.refuse(sender, request, error, turn)
+        return
+    gone = broker.migration.objection(getattr(command, "id", ""))
+    if gone is not None and broker.broker.expects(sender, request, turn):
+        turn.send(sender, broker.migration.moved_message(command.id))  # type: ignore[union-attr]
+        broker.broker.refuse(sender, request, gone, turn)
+        return
+    broker.wants.request(sender, request, turn)
