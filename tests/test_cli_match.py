@@ -243,7 +243,7 @@ def test_namespaces(treecast_match: Run) -> None:
 
 
 def test_refused_subscriptions_stop_it_and_are_listed(treecast_match: Run) -> None:
-    Path("queries.txt").write_text("/news\n" + "".join(f"/news/preceding::a{number}\n" for number in range(30)))
+    Path("queries.txt").write_text("/news\n" + "".join(f"/news/namespace::a{number}\n" for number in range(30)))
     done = treecast_match("-s", "queries.txt", "-o", "out.tsv", "news.xml")
     assert done.status == 1
     assert not Path("out.tsv").exists()

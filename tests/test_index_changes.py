@@ -154,7 +154,7 @@ def test_removing_twice_is_an_error() -> None:
     assert index.match(DOCUMENT) == ["y"]
 
 
-@pytest.mark.parametrize("query", ["", "/", "a/b", "/a[", "//a[1", "/p:a", "/a/..", "/a" * 100_000])
+@pytest.mark.parametrize("query", ["", "a/b", "/a[", "//a[1", "/p:a", "/a" * 100_000])
 def test_a_refused_query_changes_nothing(query: str) -> None:
     index = filled("x")
     before = index.stats()

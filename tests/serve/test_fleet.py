@@ -84,7 +84,7 @@ def test_a_document_that_follows_a_subscription_is_matched_by_it(pair: Workers) 
 def test_what_is_refused(pair: Workers) -> None:
     one, _ = pair
     assert one.problem("POST", "/v1/documents", b"<a>") == (422, "TC209")
-    assert one.problem("PUT", "/v1/subscriptions/x", {"query": "/a[preceding::b]"}) == (422, "TC102")
+    assert one.problem("PUT", "/v1/subscriptions/x", {"query": "/a[namespace::b]"}) == (422, "TC102")
     assert one.problem("PUT", "/v1/subscriptions/x", {"query": "/a", "expires_ms": 5}) == (501, "TC490")
     assert one.problem("GET", "/v1/letters") == (501, "TC490")
     assert one.problem("POST", "/v1/subscriptions:try", {"query": "/a"}) == (501, "TC490")
