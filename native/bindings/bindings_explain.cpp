@@ -224,8 +224,9 @@ nb::tuple explain(const nb::object& document, const nb::bytes& query, const Pair
 nb::list places(const nb::object& document, const nb::bytes& query, const std::vector<nb::bytes>& expressions, const Pairs& namespaces,
                 size_t places_max, const Limits& limits, const EntityTexts* entities) {
     static const char* const kinds[] = {"document", "element", "attribute", "text", "comment", "instruction"};
-    std::string text = "(" + std::string(view(query)) + ")[name()]";
-    for (const nb::bytes& expression : expressions) text += "[string(" + std::string(view(expression)) + ")]";
+    std::string text = "(";
+    (text += view(query)) += ")[name()]";
+    for (const nb::bytes& expression : expressions) ((text += "[string(") += view(expression)) += ")]";
     Query parsed = read_query(text, namespaces, false);
     if (parsed.selection() == no_term) raise(Failure(Family::query, "TC118", "a condition selects nothing"), view(query));
     const Term& filter = parsed.term(parsed.selection());
