@@ -43,7 +43,9 @@ def measure(report: Report, queries: list[str], documents: list[bytes], before: 
     report.ratio(f"{label}: very first document", median(firsts), median(first_lxml), 1, rows, bar=30)
     built = median(builds)
     report.figure(f"{label}: build from an Arrow table", built.cpu, f"s (wall {built.wall:.3g})", bar=10)
-    report.figure(f"{label}: memory", index.stats().bytes / count, "bytes/query", bar=100 if count >= 1_000_000 else 200)
+    report.figure(
+        f"{label}: memory", index.stats().bytes / count, "bytes/query", bar=100 if count >= 1_000_000 else 200
+    )
     in_batches(index, documents[:before])
     unseen = documents[before:]
     lxml = lxml_time(unseen, 3)

@@ -12,6 +12,7 @@ import os
 import pickle
 import re
 import tempfile
+import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, contextmanager
@@ -27,6 +28,7 @@ from support.selective_refusals import refuse_selective, refuse_subtrees
 
 import treecast
 from treecast import _native, durable
+from treecast.async_index import AsyncIndex
 from treecast.cli.up_settings import resolve
 from treecast.engines.operators import Plan, RunSettings, run_plan
 from treecast.errors import MESSAGE_CHARS_MAX
@@ -143,6 +145,23 @@ def refuse_tuples(data: bytes) -> None:
 def refuse_document(data: bytes) -> None:
     """Read a document."""
     treecast.read(data, limits=SMALL)
+
+
+def refuse_calls(data: bytes) -> None:
+    """Call an index from an event loop more often than its calls may wait."""
+
+    async def main() -> None:
+        async with AsyncIndex(treecast.Index(), calls_max=1, **tomllib.loads(data.decode())) as calls:
+            event = threading.Event()
+            waiting = [asyncio.create_task(calls.call(event.wait, 60)) for _ in range(2)]
+            await asyncio.sleep(0)
+            try:
+                await calls.match(b"<a/>")
+            finally:
+                event.set()
+                await asyncio.gather(*waiting)
+
+    asyncio.run(main())
 
 
 def refuse_dtd(data: bytes) -> None:
@@ -474,6 +493,7 @@ SMALL = treecast.Limits(
 REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".query": refuse_query,
     ".xml": refuse_document,
+    ".calls": refuse_calls,
     ".dtd": refuse_dtd,
     ".validity": refuse_validity,
     ".placement": refuse_placement,

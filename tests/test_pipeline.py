@@ -17,14 +17,12 @@ from treecast import Index, PipelineError, sample
 from treecast.cli import main, pipeline_file
 from treecast.cli import run as run_verb
 from treecast.cli.console import Console
-from treecast.cli.run_progress import RunProgress, progress_line
 from treecast.document import Limits
 from treecast.model import DeliveryLimits
 from treecast.report import Figures
 from treecast.spark import session
 from treecast.spark.job import failure
 from treecast.spark.job.pipeline import MASTER, Pipeline, Sinks, Source, Subscriptions
-from treecast.spark.job.progress import Progress
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guide" / "run.md"
 SHORTEST = '[source]\npath = "docs"\n[subscriptions]\npath = "s.csv"\n'
@@ -554,37 +552,3 @@ def test_the_stack_goes_to_the_log(tmp_path: Path) -> None:
     failure.write_stack(RuntimeError("boom"), log)
     assert log.read_text() == "before\nRuntimeError: boom\n"
     failure.write_stack(RuntimeError("boom"), tmp_path)  # a directory: nothing is written, and nothing raised
-
-
-def test_progress_line() -> None:
-    before = Progress(10.0, 1_000, 4_000, 1)
-    progress = Progress(12.0, 5_000, 2_004_000, 3, tasks_done=3, tasks=12)
-    assert progress_line(progress, before) == " 25%  5,000 documents 2,000/s  2.00 M matches 1.00 M/s  3 refused  12 s"
-    assert progress_line(Progress(), Progress()) == "0 documents 0/s  0 matches 0/s  0 refused  0 s"
-
-
-def printed_progress(terminal: bool, *steps: Progress) -> str:
-    """What is printed for a job with these steps."""
-    stream = io.StringIO()
-    stream.isatty = lambda: terminal  # type: ignore[method-assign]
-    progress = RunProgress(Console(stream))
-    progress.stage("starting Spark")
-    for step in steps:
-        progress.tell(step)
-    return stream.getvalue()
-
-
-def test_a_short_job_says_nothing_in_a_pipe() -> None:
-    assert printed_progress(False, Progress(0.5, 10), Progress(1.9, 20), Progress(1.9, 20, stage="counting")) == ""
-
-
-def test_a_long_job_says_something_now_and_then() -> None:
-    steps = [Progress(second / 4, second) for second in range(50)]
-    lines = printed_progress(False, *steps, Progress(13.0, 50, stage="counting")).splitlines()
-    assert [line.split("  ")[-1] for line in lines] == ["2 s", "7 s", "12 s", "treecast: counting …"]
-    assert lines[1] == "treecast: 28 documents 4/s  0 matches 0/s  0 refused  7 s"
-
-
-def test_a_terminal_shows_each_stage() -> None:
-    text = printed_progress(True, Progress(3.0, 7, stage="counting"))
-    assert text == "\rstarting Spark …\x1b[K\r\x1b[K\rcounting …\x1b[K"

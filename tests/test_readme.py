@@ -23,7 +23,8 @@ pytestmark = pytest.mark.house
 
 ROOT = Path(__file__).parent.parent
 GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
-PAGES = [ROOT / "README.md", *GUIDE]
+COOKBOOK = sorted((ROOT / "docs" / "cookbook").glob("*.md"))
+PAGES = [ROOT / "README.md", *GUIDE, *COOKBOOK]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FIRST_SCREEN_LINES = 40
 
@@ -65,7 +66,9 @@ def check_page(page: Path, tmp_path: Path, names: dict[str, Any]) -> None:
             printed = None
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if not needs_spark(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if not needs_spark(page)], ids=lambda page: f"{page.parent.name}-{page.name}"
+)
 def test_code_prints_what_the_page_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     check_page(page, tmp_path, {})
@@ -108,6 +111,13 @@ def test_every_page_can_be_found() -> None:
         text = start.read_text("utf-8")
         missing = [page.name for page in GUIDE if not re.search(rf"\]\((docs/guide/)?{re.escape(page.name)}\)", text)]
         assert missing in ([], ["index.md"]), start
+
+
+def test_every_page_of_the_cookbook_is_in_its_index() -> None:
+    text = (ROOT / "docs" / "cookbook" / "index.md").read_text("utf-8")
+    assert [page.name for page in COOKBOOK if f"]({page.name})" not in text] == ["index.md"]
+    for start in (ROOT / "README.md", ROOT / "docs" / "guide" / "index.md"):
+        assert "cookbook/index.md)" in start.read_text("utf-8")
 
 
 def test_example_route_directory(tmp_path: Path) -> None:

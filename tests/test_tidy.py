@@ -32,6 +32,8 @@ ROOMS: dict[str, set[str]] = {
     "arguments": set(),
     "model": {"errors"},
     "document": {"arguments", "errors", "model", "_native"},
+    "transcoding": {"arguments", "document", "errors", "_native"},
+    "async_index": CORE | {"index"},
     "query": {"arguments", "errors", "model", "_native"},
     "engines": CORE,
     "links": CORE,
@@ -91,6 +93,7 @@ RESERVED = {
 }
 # Path -> the reserved module that it may import all the same, and why.
 EXCEPTIONS = {
+    "src/treecast/async_index.py": "asyncio",  # it is what keeps an event loop free
     "src/treecast/experiments/loopback.py": "socket",  # it measures what a network adds
     "src/treecast/spark/sources/broker_client.py": "http",  # Spark's tasks read a broker, as they read files
     "src/treecast/spark/stream/jetstream.py": "asyncio",  # nats-py has nothing else: an event loop within one call

@@ -69,6 +69,25 @@ std::string function_hint() {
 // The characters that word processors put in place of quotes.
 constexpr std::string_view typographic_quotes[] = {"\u201C", "\u201D", "\u201E", "\u2018", "\u2019", "\u00B4"};
 
+// Whether one letter more, less or other, or two in the wrong order, make one word of the other.
+bool differs_by_a_slip(std::string_view a, std::string_view b) {
+    if (a.size() < b.size()) std::swap(a, b);
+    size_t same = 0;
+    while (same < b.size() && a[same] == b[same]) ++same;
+    std::string_view rest_a = a.substr(same), rest_b = b.substr(same);
+    if (a.size() == b.size() + 1) return rest_a.substr(1) == rest_b;
+    if (a.size() != b.size() || rest_a.empty()) return false;
+    bool swapped = rest_a.size() > 1 && rest_a[0] == rest_b[1] && rest_a[1] == rest_b[0] && rest_a.substr(2) == rest_b.substr(2);
+    return swapped || rest_a.substr(1) == rest_b.substr(1);
+}
+
+// The word with which the user meant to open a list of steps or a FLWR query; empty if it is none of them.
+std::string_view nearest_opening(std::string_view word) {
+    for (std::string_view opening : {"drop", "keep", "rename", "unwrap", "from", "for"})
+        if (differs_by_a_slip(word, opening)) return opening;
+    return {};
+}
+
 }  // namespace
 
 // Text of strangers may be long; messages show its beginning.
@@ -211,6 +230,11 @@ void QueryParser::refuse_start() {
             word != "descendant-or-self" && word != "attribute")
             refuse_axis(name);
     }
+    // A word and then a path: a list of steps or a FLWR query whose first word is misspelt.
+    if (name.size && scan_.at > name.end() && (scan_.peek() == '/' || scan_.peek() == '$'))
+        if (std::string_view step = nearest_opening(scan_.view(name)); !step.empty())
+            refuse("TC104", "the path is relative, and there is nothing that it could start from", name,
+                   "did you mean " + std::string(step) + "?");
     // The user's own path, up to the next '|' and without './'.
     std::string_view rest = scan_.view(begin, scan_.size());
     rest = rest.substr(0, rest.find('|'));

@@ -117,6 +117,12 @@ def _plain(values: Any) -> Any:
     return values.cast(pa.large_string()) if pa.types.is_string_view(values.type) else values
 
 
+def declared_encoding(data: Bytes) -> tuple[int, int] | None:
+    """Where the declaration names the encoding: data[begin:end]. None where it does not."""
+    found = _DECLARATION.match(data)
+    return None if found is None else found.span(2)
+
+
 def _declared_utf8(view: Bytes) -> Bytes:
     """The document with UTF-8 in place of any other declared encoding; all offsets stay the same."""
     found = _DECLARATION.match(view)

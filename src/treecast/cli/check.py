@@ -132,7 +132,7 @@ def _show(finding: Finding, form: str, number: int, console: Console) -> None:
         print(json.dumps({name: value for name, value in vars(finding).items() if value is not None}))
     elif number <= SHOWN_MAX:
         console.clear()
-        print(printable_lines(f"{finding.subscription}: {in_flags(finding.message)}"))
+        print(f"{printable(finding.subscription)}: {printable_lines(in_flags(finding.message))}")
 
 
 def _summary(total: int, counts: Counter[str]) -> str:

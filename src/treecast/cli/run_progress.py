@@ -32,6 +32,8 @@ class RunProgress:
         self._quiet = quiet
         self._next = FIRST_SECONDS
         self._recent: deque[Progress] = deque()
+        self._said: Progress | None = None
+        self._is_idle = False
 
     def stage(self, words: str, *, said: bool = False) -> None:
         """Show what is done before or after the documents; it may take a while."""
@@ -76,7 +78,16 @@ class RunProgress:
             self._console.draw(progress_line(progress, self._recent[0]))
         elif not self._quiet and progress.seconds >= self._next:
             self._next = progress.seconds + BETWEEN_SECONDS
+            self._say(progress)
+
+    def _say(self, progress: Progress) -> None:
+        """A line, unless it is a stream (which has no tasks) that waits: one line says so, until documents come."""
+        is_idle = not progress.tasks and self._said is not None and progress.documents == self._said.documents
+        if not is_idle:
             self._console.say(f"treecast: {progress_line(progress, self._recent[0])}")
+        elif not self._is_idle:
+            self._console.say(f"treecast: {progress.documents:,} documents so far, waiting for more")
+        self._is_idle, self._said = is_idle, progress
 
 
 def progress_line(progress: Progress, before: Progress) -> str:

@@ -6,16 +6,17 @@
     good, bad = split(match(documents, subscriptions, on_error="report"))
     deliveries = render(documents, subscriptions)     # the same, and payload: what each subscriber gets
 
-Batch and Structured Streaming, classic and Connect sessions. `matches` is the same as a column, for plans of your own;
-`match_stream` runs for long, with subscriptions that change, and survives kills; `refused` lists the subscriptions that
-treecast does not accept; `documents` reads files, archives and record files, `broker_documents` what a broker has.
+Batch and Structured Streaming, classic and Connect sessions. `matches` is the same as a column, for plans of your own,
+and `register` makes it a function of SQL; `match_stream` runs for long, with subscriptions that change, and survives
+kills; `refused` lists the subscriptions that treecast does not accept; `documents` reads files, archives and record
+files, `broker_documents` what a broker has.
 `write_directories`, `write_payloads`, `PayloadFiles` and `JetStream` take answers away. For whole populations: `pep`
 and `aggregate` work on millions of subscriptions, `generate_documents` and `generate_queries` draw workloads.
 Needs `pip install 'treecast[spark]'` and Java 17.
 """
 
 from treecast.spark.batch.generate import generate_documents, generate_queries
-from treecast.spark.batch.match import match, matches, refused, split
+from treecast.spark.batch.match import match, matches, refused, register, split
 from treecast.spark.batch.population import aggregate, pep
 from treecast.spark.batch.render import render
 from treecast.spark.batch.sinks import PayloadFiles, path_of, stream_directories, write_directories, write_payloads
@@ -38,6 +39,7 @@ __all__ = [
     "path_of",
     "pep",
     "refused",
+    "register",
     "render",
     "split",
     "stream_directories",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from treecast.document import Bytes, arrow_views
 from treecast.errors import DocumentError, DocumentLimitError, UndecidedWarning
 from treecast.index import Index, Part, RenderedPart
+from treecast.names import printable
 from treecast.spark.batch.answer_form import DELIVERIES, AnswerForm, error_arrow_type
 
 if TYPE_CHECKING:
@@ -35,17 +36,20 @@ def answer(
     source_errors: pa.Array | None,
     form: AnswerForm,
     silent_rows: Collection[int] = (),
+    names: pa.Array | None = None,
 ) -> Iterator[pa.Array]:
     """Arrays that together are as long as `documents`; `source_errors` are those that some of these have already.
 
     The rows in `silent_rows` are answered as the others are, but another row says what is wrong with their documents.
+    An error that raises says what its document is called, if there are `names`.
     """
     views: list[Bytes] = arrow_views(documents)
     missing = missing_documents(documents, source_errors)
     for row in missing:
         views[row] = b""  # whatever is there: the source says that it is no document
     if missing and not form.has_errors:
-        raise _with_advice(next(iter(missing.values())), form)
+        row, reason = next(iter(missing.items()))
+        raise _with_advice(reason, form, _name(names, row))
 
     begin = 0
     while begin < len(views):
@@ -53,7 +57,8 @@ def answer(
         try:
             part = _answer_part(index, views[begin:], form)
         except DocumentError as error:
-            raise _with_advice(error, form) from None
+            place: int | None = getattr(error, "document", None)
+            raise _with_advice(error, form, _name(names, None if place is None else begin + place)) from None
         end = begin + len(part.deliveries if isinstance(part, RenderedPart) else part.matches)
         rejected = dict(part.rejected) | {row - begin: missing[row] for row in missing if begin <= row < end}
         errors = {row: [error] for row, error in rejected.items() if row + begin not in silent_rows}
@@ -105,9 +110,17 @@ def missing_documents(documents: pa.Array, source_errors: pa.Array | None) -> di
     return missing
 
 
-def _with_advice(error: DocumentError, form: AnswerForm) -> DocumentError:
+def _name(names: pa.Array | None, row: int | None) -> str:
+    """What a document is called; "" where nobody knows."""
+    return "" if names is None or row is None else names[row].as_py() or ""
+
+
+def _with_advice(error: DocumentError, form: AnswerForm, name: str) -> DocumentError:
     advice = f'{form.verb}(…, on_error="report") gives bad documents a row of their own and goes on'
-    error.args = (f"{error}\n  hint: {advice}" if not error.hint else f"{error}; {advice}",)
+    text, line_end, rest = str(error).partition("\n")
+    if name:
+        text += f", in {printable(name)}"
+    error.args = (f"{text}{line_end}{rest}; {advice}" if error.hint else f"{text}\n  hint: {advice}",)
     return error
 
 
@@ -185,7 +198,7 @@ def _check_refused(rows: pa.StructArray) -> None:
     kind = DocumentLimitError if code.startswith("TC3") else DocumentError
     error = kind("", code=code, hint=rest)
     error.args = (f"{first}, for the subscription {rows.field('subscription')[row].as_py()!r}{line_end}{rest}",)
-    raise _with_advice(error, DELIVERIES)
+    raise _with_advice(error, DELIVERIES, "")
 
 
 def _refusals(rows: pa.StructArray) -> pa.Array:

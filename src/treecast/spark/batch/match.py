@@ -1,6 +1,7 @@
 """Match a DataFrame of documents: one row per document and subscription that it satisfies.
 
-    from treecast.spark import match, split
+    from treecast.spark import match, register, split
+    register(spark, "wanted_by", subscriptions)                      # for SQL: SELECT wanted_by(document) FROM …
     matches = match(documents, subscriptions)                        # lazily; batch or streaming, classic or Connect
     good, bad = split(match(documents, subscriptions, on_error="report"))
 
@@ -83,6 +84,26 @@ def matches(
     return index_function(_session(session), index_of(subscriptions), form, cache_bytes_max)(document)
 
 
+def register(
+    session: SparkSession,
+    name: str,
+    subscriptions: Subscriptions,
+    *,
+    on_error: Literal["raise", "report"] = "raise",
+    cache_bytes_max: int = CACHE_BYTES_MAX,
+) -> None:
+    """`matches` as a function of SQL, for this session: `SELECT key, explode(wanted_by(document)) FROM inbox`.
+
+    The subscriptions are those of now. To change them, register again under the same name.
+    """
+    if not name.isidentifier():
+        raise PipelineError(
+            f"{name!r} is no name of a function", code="TC703", hint="use letters, digits and underscores"
+        )
+    form = answer_form(payloads=False, on_error=on_error)
+    session.udf.register(name, index_function(session, index_of(subscriptions), form, cache_bytes_max))
+
+
 def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Matches and rejected documents, apart: what `match(…, on_error="report")` gave, by its column `error`.
 
@@ -107,10 +128,20 @@ def has_payloads(rows: DataFrame) -> bool:
 
 
 def refused(subscriptions: DataFrame, *, namespaces: Mapping[str, str] | None = None) -> DataFrame:
-    """Those of the subscriptions that treecast does not accept: row, id, query, code, message, position."""
+    """Those of the subscriptions that treecast does not accept: row, id, query, code, message, position.
+
+    A message is one line, so that `show()` is a table: the query and the place in it are columns of their own.
+    """
     session = subscriptions.sparkSession
     table = Index(namespaces=namespaces).add_many(subscription_table(subscriptions), on_refused="report")
-    return session.createDataFrame(table.to_pylist(), REFUSED_TYPE)
+    rows = [{**row, "message": _one_line(row["message"])} for row in table.to_pylist()]
+    return session.createDataFrame(rows, REFUSED_TYPE)
+
+
+def _one_line(message: str) -> str:
+    """The message and its hint, without the excerpt between them."""
+    first, *rest = message.splitlines()
+    return "; ".join([first, *[line.strip() for line in rest if line.startswith("  hint: ")]])
 
 
 def _session(session: SparkSession | None) -> SparkSession:

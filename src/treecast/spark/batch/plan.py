@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     Subscriptions: TypeAlias = DataFrame | Index | str | Path | Any
     """Whatever `treecast.inputs.subscriptions.read_subscriptions` takes."""
 
+USUAL_NAMES = ("xml", "content", "body", "value", "payload", "text", "message")
+"""What people call a column of documents, Spark's own sources among them."""
+FILE_NAMES = ("file", "path", "filename", "file_name")
+
 ANSWER = "__treecast_answer"
 PLACE = "__treecast_place"
 _DELIVERY = "__treecast_delivery"
@@ -115,7 +119,8 @@ def with_answers(
     """
     if shards is None:
         function = index_function(documents.sparkSession, index, form, cache_bytes_max)
-        answers = documents.withColumn(ANSWER, function(*[documents[column] for column in columns]))
+        taken = [*columns, *_name_columns(documents, form)]
+        answers = documents.withColumn(ANSWER, function(*[documents[column] for column in taken]))
     else:
         answers = _answers_of_shards(documents, columns, shards, form)
     return answers.drop(*columns)
@@ -133,7 +138,8 @@ def _answers_of_shards(documents: DataFrame, columns: list[str], shards: ShardTi
     rows = routed.select("*", functions.posexplode(array).alias(PLACE, _SHARD)).drop(_ROUTE)
     rows = rows.repartitionById(shards.count, functions.col(_SHARD))
     function = _arrow_function("run_shards", (shards.tickets, form.fields), form.spark_type)
-    return rows.withColumn(ANSWER, function(_SHARD, PLACE, *[rows[column] for column in columns])).drop(_SHARD)
+    taken = [*columns, *_name_columns(documents, form)]
+    return rows.withColumn(ANSWER, function(_SHARD, PLACE, *[rows[column] for column in taken])).drop(_SHARD)
 
 
 # -- answers into rows
@@ -202,11 +208,10 @@ def _document_field(fields: dict[str, str], answers: Sequence[str]) -> str:
     """The name of the document column, as the DataFrame spells it."""
     name = next((name for name in fields if name.lower() == "document"), None)
     if name is None:
-        near = difflib.get_close_matches("document", fields, n=1)
         raise PipelineError(
             f"the documents have no column document, only {_listed(fields)}",
             code="TC703",
-            hint=f'rename one: documents.withColumnRenamed("{(near or list(fields) or ["…"])[0]}", "document")',
+            hint=f'rename one: documents.withColumnRenamed("{_likely_document(fields)}", "document")',
         )
     # A string may have a collation, and a table may bound its length.
     if re.fullmatch(r"binary|string( collate .*)?|(var)?char\(\d+\)", fields[name]) is None:
@@ -223,6 +228,23 @@ def _document_field(fields: dict[str, str], answers: Sequence[str]) -> str:
             hint=f'rename it: documents.withColumnRenamed("{clash}", "…")',
         )
     return name
+
+
+def _likely_document(fields: dict[str, str]) -> str:
+    """The column that most likely holds documents: one that is nearly called so, or is binary, or has a usual name."""
+    texts = [name for name, kind in fields.items() if kind == "binary" or kind.startswith("string")]
+    near = difflib.get_close_matches("document", texts, n=1)
+    binary = [name for name in texts if fields[name] == "binary"]
+    usual = [name for name in texts if name.lower() in USUAL_NAMES]
+    return [*near, *binary, *usual, *texts, *fields, "…"][0]
+
+
+def _name_columns(documents: DataFrame, form: AnswerForm) -> list[str]:
+    """The column that names the file of each document, for errors that raise; rows with errors have it anyway."""
+    if form.has_errors:
+        return []
+    fields = _fields(documents)
+    return [name for name in fields if name.lower() in FILE_NAMES and fields[name] == "string"][:1]
 
 
 def _source_errors(fields: dict[str, str], form: AnswerForm) -> list[str]:

@@ -62,7 +62,7 @@ def run(batches: Iterator[Any], ticket: tuple[Any, ...], form: tuple[bool, ...])
     """One array out for each array of documents in, or several that together are as long.
 
     `form` has the fields of an `AnswerForm`. A batch is an array of documents, or a tuple of that and of the errors
-    that these documents have already.
+    that these documents have already, or of what they are called, or of both.
     """
     return _hiding_frames(_run(batches, Ticket(*ticket), AnswerForm(*form)))
 
@@ -70,8 +70,18 @@ def run(batches: Iterator[Any], ticket: tuple[Any, ...], form: tuple[bool, ...])
 def _run(batches: Iterator[Any], ticket: Ticket, form: AnswerForm) -> Iterator[pa.Array]:
     index = index_of(ticket)
     for batch in batches:
-        documents, errors = batch if isinstance(batch, tuple) else (batch, None)
-        yield from answer(index, documents, errors, form)
+        documents, *others = batch if isinstance(batch, tuple) else (batch,)
+        errors, names = _errors_and_names(others)
+        yield from answer(index, documents, errors, form, names=names)
+
+
+def _errors_and_names(columns: list[pa.Array]) -> tuple[pa.Array | None, pa.Array | None]:
+    """What comes with the documents: structs are errors, strings are names."""
+    import pyarrow as pa
+
+    errors = [column for column in columns if pa.types.is_struct(column.type)]
+    names = [column for column in columns if not pa.types.is_struct(column.type)]
+    return errors[0] if errors else None, names[0] if names else None
 
 
 def route(
@@ -111,15 +121,17 @@ def run_shards(
 
 
 def _run_shards(batches: Iterator[Any], tickets: tuple[tuple[Any, ...], ...], form: AnswerForm) -> Iterator[pa.Array]:
-    for shards, places, documents, *errors in batches:
+    for shards, places, documents, *others in batches:
+        errors, names = _errors_and_names(others)
         numbers, places = shards.to_pylist(), places.to_pylist()
         begin = 0
         for shard, rows in groupby(numbers):  # a task has the rows of one shard, as a rule
             end = begin + len(list(rows))
             silent_rows = {row - begin for row in range(begin, end) if places[row]}
             index = index_of(Ticket(*tickets[shard]))
-            error_part = errors[0][begin:end] if errors else None
-            yield from answer(index, documents[begin:end], error_part, form, silent_rows)
+            error_part = None if errors is None else errors[begin:end]
+            name_part = None if names is None else names[begin:end]
+            yield from answer(index, documents[begin:end], error_part, form, silent_rows, name_part)
             begin = end
 
 

@@ -16,13 +16,18 @@ format "binaryFile" reads whole documents.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from treecast.document import EntityTexts
 from treecast.errors import PipelineError
 from treecast.inputs.listing import check_exists, local_path
+from treecast.spark.internals import session_key
 from treecast.spark.sources.source_options import Options, to_strings
+
+_registered: deque[str] = deque(maxlen=64)
+"""The sessions that know the format already, the last ones."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,8 +89,16 @@ def documents(
         raise PipelineError("max_files_per_batch and log are for streams", code="TC711", hint="say stream=True")
     strings = to_strings(options)
     Options.parse(strings)
+    reader = spark.readStream if stream else spark.read
+    return reader.format(_known_format(spark)).options(**strings).load()
+
+
+def _known_format(spark: SparkSession) -> str:
+    """The name of the format, after the session has been told of it, once: Spark warns of a second time."""
     from treecast.spark.sources.source import FORMAT, DocumentSource
 
-    spark.dataSource.register(DocumentSource)
-    reader = spark.readStream if stream else spark.read
-    return reader.format(FORMAT).options(**strings).load()
+    key = session_key(spark)
+    if key not in _registered:
+        spark.dataSource.register(DocumentSource)
+        _registered.append(key)
+    return FORMAT

@@ -10,8 +10,9 @@ has to be installed there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -43,8 +44,9 @@ class DocumentSource(DataSource):
                 self.broker = BrokerOptions.parse(options)
                 return
             self.settings = Options.parse(options)
-            for path in self.settings.paths:
-                check_exists(path, may_be_empty=True)
+            with naming_the_directory(self.settings.paths):
+                for path in self.settings.paths:
+                    check_exists(path, may_be_empty=True)
 
     @classmethod
     def name(cls) -> str:
@@ -84,13 +86,35 @@ class DocumentReader(DataSourceReader):
         """Runs on the driver, once a job."""
         with _error_in_one_sentence():
             paths = [local_path(path) for path in self._options.paths]
-            tasks: list[InputPartition] = list(make(list_files(paths, self._options.pattern), self._options))
+            with naming_the_directory(self._options.paths):
+                tasks: list[InputPartition] = list(make(list_files(paths, self._options.pattern), self._options))
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in the tasks."""
         if isinstance(partition, Task):  # Spark makes up a partition where there is none
             yield from read(partition, self._options)
+
+
+@contextmanager
+def naming_the_directory(paths: Sequence[str]) -> Iterator[None]:
+    """Say whose working directory is meant where a relative path leads nowhere.
+
+    `documents()` of a classic session has made paths absolute. Of a Connect client they come as they were written, and
+    mean something here, on the server.
+    """
+    try:
+        yield
+    except PipelineError as error:
+        relative = [path for path in paths if not Path(path).expanduser().is_absolute() and ":" not in path]
+        if not relative or error.code != "TC710":
+            raise
+        message = str(error).partition("\n")[0].removeprefix(f"{error.code} ")
+        raise PipelineError(
+            f"{message}: {relative[0]} is meant in the working directory of the Spark server, {Path.cwd()}",
+            code=error.code,
+            hint="give the absolute path that the server has; a Connect client's own files are not there",
+        ) from None
 
 
 @contextmanager

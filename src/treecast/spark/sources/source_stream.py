@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOG_DIRECTORY = ".treecast"
+IDLE_SECONDS_STEP = 0.02
+IDLE_SECONDS_MAX = 0.5
 
 
 class SeenFiles:
@@ -142,6 +145,7 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._logs: dict[str, SeenFiles] = {}
         self._stops = False  # take what is there, then end
         self._stops_at: int | None = None
+        self._idle_looks = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_logs": {}}  # the tasks need the options alone
@@ -157,10 +161,18 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._stops_at is None and log.last() <= start["batch"]:
             self._take(log, files_max)
         last = log.last()
+        self._pause(is_idle=last <= start["batch"])
         if self._stops:
             last = self._stops_at = last if self._stops_at is None else self._stops_at
         batch = min(start["batch"] + 1, last) if files_max else last
         return {**start, "batch": max(batch, start["batch"])}
+
+    def _pause(self, *, is_idle: bool) -> None:
+        """Wait a little where nothing has come: without a trigger Spark asks again after 10 ms, and each time all
+        directories are listed. The first looks in vain wait less, so that a short pause of the source costs little."""
+        self._idle_looks = self._idle_looks + 1 if is_idle and not self._stops else 0
+        if self._idle_looks:
+            time.sleep(min(IDLE_SECONDS_MAX, IDLE_SECONDS_STEP * self._idle_looks))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """What `max_files_per_batch` says."""
