@@ -5,7 +5,8 @@
 #   tools/wheels.sh /opt/py/bin/python   these
 #
 # libstdc++ and libgcc are linked into the module, so the age of glibc alone decides where a wheel runs. auditwheel reads which
-# of glibc's symbols it needs and gives the wheel its manylinux tag; more than TREECAST_PLATFORM (manylinux_2_28) is an error.
+# of glibc's symbols it needs and gives the wheel its manylinux tag: the glibc of this machine, more or less. For an older one build in a
+# container that has it, and set TREECAST_PLATFORM (manylinux_2_28): more than that is then an error.
 # Each wheel is then installed in a clean venv whose PATH has no compiler, where it must match a document.
 #
 # Compilers and headers of another machine: CXX=aarch64-linux-gnu-g++ is not enough, because nanobind's stubs are made by importing the
@@ -13,7 +14,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 home=$PWD/build/wheels
-platform=${TREECAST_PLATFORM:-manylinux_2_28}_$(uname -m)
+platform=auto
+[ -z "${TREECAST_PLATFORM:-}" ] || platform=${TREECAST_PLATFORM}_$(uname -m)
 log=$home/build.log
 mkdir -p "$home" dist
 : >"$log"
