@@ -26,6 +26,7 @@ NAMES = (
     "stages",
     "values",
     "trees",
+    "places",
     "mixed",
     "shapes",
     "language",

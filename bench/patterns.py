@@ -157,6 +157,38 @@ def draw_trees(schema: Schema, count: int, seed: int = 1) -> list[str]:
     return drawer.distinct(count, draw)
 
 
+def draw_positions(schema: Schema, count: int, seed: int = 1) -> list[str]:
+    """Distinct; one step below the first has a position."""
+    drawer = Drawer(schema, f"{seed}/positions")
+
+    def draw() -> str | None:
+        pattern = drawer.pattern()
+        place = drawer.random.randrange(len(pattern.steps))
+        if place == 0:
+            return None
+        pattern.predicates[place].append(drawer.random.choice(("1", "2", "3", "last()", "position() < 3")))
+        return str(pattern)
+
+    return drawer.distinct(count, draw)
+
+
+def draw_child_words(schema: Schema, count: int, seed: int = 1) -> list[str]:
+    """Distinct; one step has `contains(child, "word")`."""
+    drawer = Drawer(schema, f"{seed}/child words")
+
+    def draw() -> str | None:
+        pattern = drawer.pattern()
+        places = [place for place, step in enumerate(pattern.steps) if schema.children(step.element)]
+        if not places:
+            return None
+        place = drawer.random.choice(places)
+        child = drawer.random.choice(schema.children(pattern.steps[place].element))
+        pattern.predicates[place].append(f'contains({child}, "{drawer.random.choice(WORDS)}")')
+        return str(pattern)
+
+    return drawer.distinct(count, draw)
+
+
 def draw_mixed(schema: Schema, count: int, seed: int = 1) -> list[str]:
     """Distinct, like the `mixed` files of the YFilter release: one branch, and two attributes equal to whole numbers
     from 1 to 20, anywhere on the main path."""

@@ -15,7 +15,7 @@ def measure(report: Report, schema: Schema, sizes: Sizes) -> None:
     documents = draw_documents(schema, sizes.documents, seed=6)
     describe(report, documents)
     queries = draw_trees(schema, sizes.queries(COUNT))
-    measure_unseen(report, f"{len(queries):,} trees", queries, documents, sizes, bar=sizes.bar(4))
+    measure_unseen(report, f"{len(queries):,} trees", queries, documents, sizes, bar=sizes.bar(2))
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from bench import churn_mixed, doubling, generating, growth, language, mixed, saved, shapes, store, trees, values
+from bench import (
+    churn_mixed,
+    doubling,
+    generating,
+    growth,
+    language,
+    mixed,
+    places,
+    saved,
+    shapes,
+    store,
+    trees,
+    values,
+)
 from bench.__main__ import NAMES
 from bench.__main__ import main as bench_main
 from bench.growth_families import FAMILIES
@@ -24,6 +37,7 @@ TINY = Sizes(before=3, unseen=4, share=0.001, passes=1)
 MEASURES: dict[str, Callable[[Report, Schema, Sizes], None]] = {
     "values": values.measure,
     "trees": trees.measure,
+    "places": places.measure,
     "mixed": mixed.measure,
     "doubling": doubling.measure,
     "saved": saved.measure,

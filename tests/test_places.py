@@ -1,4 +1,5 @@
-"""Places among siblings are labels: `b[2]` and the first `b` of `contains(b, "x")` are found without a recheck.
+"""Places among siblings are labels: `b[2]` and the first `b` of `contains(b, "x")` are found without a recheck. Other
+positions in the first predicate of a step are what counters say, and are not rechecked either.
 
 Work is counted, not timed: `looked_at` says how many entries were tested one by one, and counts the steps of rechecks.
 """
@@ -33,6 +34,13 @@ DECIDED: dict[str, tuple[Callable[[int], str], int]] = {
     "contains() of a child in a place": (lambda place: f'//item[@code="C{place}"][contains(m[2], "2")]', ITEMS),
     "a place before a value": (lambda place: f'//item[{place + 1}][@code="C{place}"]', ITEMS),
     "a place on the way": (lambda place: f'//item[{place + 1}]/code[1][contains(., "C{place}-")]', ITEMS),
+    "a place among all": (lambda place: f'/list/*[{place + 1}][@code="C{place}"]', ITEMS),
+    "the last": (lambda place: f'//item[@code="C{place}"]/m[last()][. = 2]', ITEMS),
+    "the last of all": (lambda place: f'//item[@code="C{place}"]/*[last()][. = 2]', ITEMS),
+    "not the last": (lambda place: f'//item[@code="C{place}"]/m[position() != last()][. = 1]', ITEMS),
+    "among the first": (lambda place: f'//item[@code="C{place}"]/m[position() < 2][. = 1]', ITEMS),
+    "not in a place": (lambda place: f'//item[@code="C{place}"]/m[not(position() = 1)][. = 2]', ITEMS),
+    "as many": (lambda place: f'//item[@code="C{place}"]/m[last() = 2 and position() > 1]', ITEMS),
     "the last of those, if there is one": (lambda place: f'//item[@code="C{place}"][last()]', ITEMS),
     "the first of those, if there is one": (lambda place: f'//item[@code="C{place}"][m[. = 2][1]][1]', ITEMS),
 }
@@ -58,6 +66,16 @@ def test_what_labels_cannot_say_is_rechecked() -> None:
 
 NAMES = "aabbc"
 TEXTS = ("x", "xy", "yx", "z", "")
+PLACES = (
+    *("", "", "", "[1]", "[2]", "[3]", "[last()]", "[position() < 3]", "[position() != 2]", "[position() < last()]"),
+    *("[last() > 1]", "[not(position() = 2)]", "[position() = 1 or @i]", "[position() >= 2 and last() < 4]"),
+    *(
+        "[position() >= last()]",
+        "[position() <= last()]",
+        "[position() > last()]",
+        "[not(position() < 2 or last() = 3)]",
+    ),
+)
 
 
 def draw_document(random: Random, depth: int = 0) -> str:
@@ -70,9 +88,9 @@ def draw_document(random: Random, depth: int = 0) -> str:
 
 
 def draw_step(random: Random) -> str:
-    place = random.choice(("", "", "[1]", "[2]", "[3]", "[last()]", "[position() < 3]"))
+    place = random.choice(PLACES)
     test = random.choice(("", "", "[@i]", '[@i = "1"]', f"[{draw_condition(random)}]"))
-    return random.choice(NAMES) + random.choice((place + test, test + place))
+    return random.choice(NAMES + "*") + random.choice((place + test, test + place))
 
 
 def draw_condition(random: Random) -> str:
@@ -108,3 +126,13 @@ def test_a_saved_index_knows_places(tmp_path: Path) -> None:
     loaded.add("fourth", "/a/b[4][@i]")
     assert set(loaded.match(b"<a><b>x</b><b i='1'/></a>")) == {"second", "first"}
     assert set(loaded.match(b"<a><b/><b>x</b><b/><b i='1'/></a>")) == {"third", "fourth"}
+
+
+def test_a_saved_index_knows_counters(tmp_path: Path) -> None:
+    index = Index()
+    index.add_many([("last", "/a/b[last()][@i]"), ("among all", "/a/*[3]/c"), ("few", "/a/b[last() < 3]/@i")])
+    index.save(tmp_path / "saved.tcx")
+    loaded = Index.load(tmp_path / "saved.tcx")
+    loaded.add("many", "/a/b[last() > 2]/@i")
+    assert set(loaded.match(b"<a><b/><d/><b i='1'><c/></b></a>")) == {"last", "among all", "few"}
+    assert set(loaded.match(b"<a><b/><b i='1'/><b><c/></b></a>")) == {"among all", "many"}

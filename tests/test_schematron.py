@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from generators.invoices import InvoiceDrawer
@@ -18,7 +19,7 @@ from oracles.iso_schematron import IsoSchematron, lxml_counts
 
 from treecast import QueryError
 from treecast.cli import main
-from treecast.inputs.schematron import parse_rules, read_rules
+from treecast.inputs.schematron import Checker, Failure, parse_rules, read_rules
 from treecast.inputs.schematron.expression import parse_expression, written
 from treecast.inputs.subscriptions import read_subscriptions
 
@@ -52,17 +53,50 @@ def test_the_queries_of_the_example_say_what_isoschematron_says() -> None:
 
 
 @pytest.mark.house
+def test_a_checker_says_where_and_what_as_isoschematron_does() -> None:
+    rules, oracle = read_rules(str(EXAMPLE)), IsoSchematron(EXAMPLE.read_bytes())
+    checker, drawer, failures = Checker(rules), InvoiceDrawer(Random("places")), 0
+    for _ in range(80):
+        data = drawer.invoice()
+        document = etree.ElementTree(etree.fromstring(data))
+        expected = Counter(
+            (test, message, line_of(document, place)) for test, message, place in oracle.failures(document)
+        )
+        found = checker.failures(data)
+        assert Counter((each.assertion.test, each.message, line(each)) for each in found) == expected
+        assert {each.assertion.id for each in found} == set(checker.index.match(data))
+        failures += len(found)
+    assert failures > 200
+
+
+def line_of(document: Any, location: str) -> int:
+    """The line of an element; 0 for other items, of which the oracle does not say which one it is."""
+    if not location or "@" in location:
+        return 0
+    [element] = document.xpath(location)
+    line: int = element.sourceline
+    return line
+
+
+def line(failure: Failure) -> int:
+    return failure.place.line if failure.place.kind == "element" else 0
+
+
+@pytest.mark.house
 def test_drawn_schemas_say_what_isoschematron_says() -> None:
     """Contexts that overlap, so that the first rule counts; variables in brackets and outside."""
     random, broken = Random("schemas"), 0
     for _ in range(25):
         source = SchemaDrawer(random).schema()
         rules, oracle = parse_rules(source), IsoSchematron(source)
+        checker = Checker(rules)
         for _ in range(4):
             data = draw_mixed_document(random, namespaces=False, elements_max=15)
             document = etree.ElementTree(etree.fromstring(data))
             expected = oracle.counts(document)
             assert lxml_counts(rules, document) == expected, f"{source.decode()} on {data!r}"
+            found = Counter(each.assertion.test for each in checker.failures(data))
+            assert found == expected, f"{source.decode()} on {data!r}"
             broken += expected.total()
     assert broken > 100
 

@@ -1,4 +1,4 @@
-// A bitmap that knows where it was touched: accept ids of a document, entries below an element.
+// A bitmap that knows where it was touched: entries below an element, tests that its value meets.
 //
 // Machines have millions of bits, of which a document sets a few hundred. Clearing or scanning all words would dominate.
 #pragma once
@@ -27,15 +27,8 @@ public:
         touched_[word >> 6] |= 1ull << (word & 63);
         tops_[word >> 12] |= 1ull << ((word >> 6) & 63);
     }
-    void set_run(uint32_t begin, uint32_t end) {      // bits begin .. end - 1
-        while (begin < end) {
-            uint32_t stop = std::min(end, (begin | 63) + 1);
-            uint64_t mask = stop - begin == 64 ? ~0ull : ((1ull << (stop - begin)) - 1) << (begin & 63);
-            set(begin >> 6, mask);
-            begin = stop;
-        }
-    }
     uint64_t word(uint32_t word) const { return words_[word]; }
+    const uint64_t* words() const { return words_.data(); }
     bool test(uint32_t bit) const { return words_[bit >> 6] >> (bit & 63) & 1; }
     void add(WordsView words) {
         for (uint32_t i = 0; i < words.size; ++i) set(words.index[i], words.mask[i]);
@@ -51,43 +44,6 @@ public:
                     f(word, words_[word]);
                 }
             }
-    }
-    // The same, and clears the set on the way.
-    template <class F>
-    void drain(F&& f) {
-        for (size_t t = 0; t < tops_.size(); ++t) {
-            for (uint64_t top = tops_[t]; top; top &= top - 1) {
-                size_t group = t * 64 + std::countr_zero(top);
-                for (uint64_t rest = touched_[group]; rest; rest &= rest - 1) {
-                    uint32_t word = static_cast<uint32_t>(group * 64 + std::countr_zero(rest));
-                    uint64_t mask = words_[word];
-                    words_[word] = 0;
-                    f(word, mask);
-                }
-                touched_[group] = 0;
-            }
-            tops_[t] = 0;
-        }
-    }
-    // The same, up to 64 words at a time: f(words, masks, count).
-    template <class F>
-    void drain_groups(F&& f) {
-        uint32_t words[64];
-        uint64_t masks[64];
-        for (size_t t = 0; t < tops_.size(); ++t) {
-            for (uint64_t top = tops_[t]; top; top &= top - 1) {
-                size_t group = t * 64 + std::countr_zero(top);
-                uint32_t count = 0;
-                for (uint64_t rest = touched_[group]; rest; rest &= rest - 1, ++count) {
-                    words[count] = static_cast<uint32_t>(group * 64 + std::countr_zero(rest));
-                    masks[count] = words_[words[count]];
-                    words_[words[count]] = 0;
-                }
-                touched_[group] = 0;
-                f(words, masks, count);
-            }
-            tops_[t] = 0;
-        }
     }
     void list(Words& out) const {                     // the touched words, ascending
         out.clear();

@@ -21,7 +21,37 @@ int32_t* expand_one_by_one(const uint32_t* numbers, const uint32_t* words, const
     return out;
 }
 
+uint32_t take_one_by_one(uint64_t* words, uint64_t lines, uint32_t first, uint32_t* numbers, uint64_t* masks) {
+    uint32_t count = 0;
+    for (; lines; lines &= lines - 1) {
+        auto line = static_cast<uint32_t>(std::countr_zero(lines)) / 8 * 8;
+        for (uint32_t word = line; word < line + 8; ++word) {
+            numbers[count] = first + word;
+            masks[count] = words[word];
+            count += words[word] != 0;
+            words[word] = 0;
+        }
+    }
+    return count;
+}
+
 #if TREECAST_X86
+TREECAST_AVX512 uint32_t take_compressed(uint64_t* words, uint64_t lines, uint32_t first, uint32_t* numbers, uint64_t* masks) {
+    const __m512i places = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+    uint32_t count = 0;
+    for (; lines; lines &= lines - 1) {
+        auto line = static_cast<uint32_t>(std::countr_zero(lines)) / 8 * 8;
+        const __m512i of_line = _mm512_loadu_si512(words + line);
+        const __mmask8 wanted = _mm512_test_epi64_mask(of_line, of_line);
+        _mm512_storeu_si512(words + line, _mm512_setzero_si512());
+        _mm512_storeu_si512(masks + count, _mm512_maskz_compress_epi64(wanted, of_line));
+        const __m512i here = _mm512_add_epi64(places, _mm512_set1_epi64(first + line));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(numbers + count), _mm512_cvtepi64_epi32(_mm512_maskz_compress_epi64(wanted, here)));
+        count += static_cast<uint32_t>(_mm_popcnt_u32(wanted));
+    }
+    return count;
+}
+
 // Loads only what the mask names, so nothing is read beyond the end; stores whole registers, of which the next ones overwrite
 // what is not wanted. Few bits are faster one by one. (Compressing straight into memory takes much longer on some processors.)
 TREECAST_AVX512 int32_t* expand_compressed(const uint32_t* numbers, const uint32_t* words, const uint64_t* masks, uint32_t count,
@@ -51,6 +81,13 @@ ExpandBits expand_bits() {
     if (simd_level() >= Simd::avx512) return expand_compressed;
 #endif
     return expand_one_by_one;
+}
+
+TakeWords take_words() {
+#if TREECAST_X86
+    if (simd_level() >= Simd::avx512) return take_compressed;
+#endif
+    return take_one_by_one;
 }
 
 }  // namespace treecast

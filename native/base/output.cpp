@@ -73,9 +73,12 @@ Spare& spare() {
     return *only;
 }
 
-// Few sizes, so that a spare mapping fits somebody: powers of two up to a huge page, then whole huge pages.
+// Few sizes, so that a spare mapping fits somebody: powers of two up to a huge page, then whole huge pages, of which there are
+// four sizes for each power of two. What is not written to is never there.
 size_t mapping_bytes(size_t bytes) {
-    return bytes < huge_page ? std::bit_ceil(bytes) : (bytes + huge_page - 1) & ~(huge_page - 1);
+    if (bytes < huge_page) return std::bit_ceil(bytes);
+    const size_t step = std::max(huge_page, std::bit_floor(bytes) / 4);
+    return (bytes + step - 1) / step * step;
 }
 
 void* map_fresh(size_t bytes) {

@@ -4,10 +4,12 @@
 #include "bindings/bindings_document.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/explain.hpp"
+#include "evaluate/terms.hpp"
 #include "document/number.hpp"
 #include "query/transformation.hpp"
 
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <vector>
@@ -103,19 +105,14 @@ public:
     Teller(const Document& document, const Query& query, const std::vector<Origin>& origins, std::string_view written)
         : document_(document), query_(query), origins_(origins), written_(written), places_(document) {}
 
+    static constexpr size_t value_bytes_max = 200;
+
     // (the branch, steps, miss)
     nb::tuple tell(const Explanation& explanation) const {
         nb::list steps;
         for (const StepReason& step : explanation.steps)
             steps.append(nb::make_tuple(written(query_.step(step.step)), place(step.item), conditions(step.conditions)));
         return nb::make_tuple(text(query_.view(query_.path(explanation.branch).source)), nb::tuple(steps), miss(explanation));
-    }
-
-    // As place(), of each item.
-    nb::list places(const std::vector<Evaluator::Item>& items) const {
-        nb::list found;
-        for (Evaluator::Item item : items) found.append(place(item));
-        return found;
     }
 
 private:
@@ -172,7 +169,6 @@ private:
 
     // The string value, or its beginning: values may be as long as the document.
     std::string value(Evaluator::Item item) const {
-        constexpr size_t value_bytes_max = 200;
         const Document& d = document_;
         std::string found;
         if (item.kind == StepKind::attribute) found = cut_text(d.value(d.attribute_value[item.index]), value_bytes_max + 1);
@@ -223,20 +219,47 @@ nb::tuple explain(const nb::object& document, const nb::bytes& query, const Pair
     return Teller(read, parsed, matching.origins, view(query)).tell(explanation);
 }
 
-// Where everything is that a query selects, as far as `places_max`.
-nb::list places(const nb::object& document, const nb::bytes& query, const Pairs& namespaces, size_t places_max, const Limits& limits,
-                const EntityTexts* entities) {
-    Query parsed = read_query(view(query), namespaces, false);
+// Where everything is that a query selects, as far as `places_max`, with the strings of expressions there. Asked as a filter,
+// (query)[string(expression)]…, so that items of all kinds are selected and the expressions stand in their context.
+nb::list places(const nb::object& document, const nb::bytes& query, const std::vector<nb::bytes>& expressions, const Pairs& namespaces,
+                size_t places_max, const Limits& limits, const EntityTexts* entities) {
+    static const char* const kinds[] = {"document", "element", "attribute", "text", "comment", "instruction"};
+    std::string text = "(";
+    (text += view(query)) += ")[name()]";
+    for (const nb::bytes& expression : expressions) ((text += "[string(") += view(expression)) += ")]";
+    Query parsed = read_query(text, namespaces, false);
+    if (parsed.selection() == no_term) raise(Failure(Family::query, "TC118", "a condition selects nothing"), view(query));
+    const Term& filter = parsed.term(parsed.selection());
     Reader reader(limits, entities ? entities->texts : nullptr);
     bool is_read = nb::isinstance<HeldDocument>(document);
     const Document& read = is_read ? *nb::cast<const HeldDocument&>(document) : reader.read(view(nb::cast<nb::bytes>(document)));
     Evaluator evaluator;
     evaluator.begin(read);
     evaluator.allow(work_max(read, limits.work_per_item_max));
-    std::vector<Evaluator::Item> items;
-    evaluator.select(parsed, false, items);
+    Terms& terms = evaluator.open_terms(parsed);
+    Terms::Set items;
+    terms.items(filter.first, {}, items);
     if (items.size() > places_max) items.resize(places_max);
-    return Teller(read, parsed, {}, view(query)).places(items);
+    Places places(read);
+    nb::list found;
+    for (uint32_t item : items) {
+        Place place = places.find(terms.table(), item);
+        std::string value;
+        terms.append_string(item, value);
+        if (value.size() > Teller::value_bytes_max) value = std::string(cut_text(value, Teller::value_bytes_max)) + "…";
+        nb::list values;
+        uint32_t predicate = parsed.term(filter.predicates).next;
+        for (; predicate != no_term; predicate = parsed.term(predicate).next) {
+            std::string string;
+            terms.string(predicate, {item, 1, 1}, string);
+            values.append(nb::str(string.data(), string.size()));
+        }
+        found.append(nb::make_tuple(
+            nb::make_tuple(kinds[static_cast<int>(terms.table().kind(item))], place.path, place.line, place.column, place.start, place.end,
+                           nb::str(value.data(), value.size()), place.uri, place.tag_line, place.tag_column),
+            nb::tuple(values)));
+    }
+    return found;
 }
 
 nb::str source_text(const nb::bytes& document, const Limits& limits, const EntityTexts* entities) {
@@ -260,11 +283,11 @@ void bind_explain(nb::module_& m, nb::module_& testing) {
           nb::sig("def explain(document: bytes | Document, query: bytes, namespaces: Sequence[tuple[str, str]], ordered: bool, "
                   "limits: Limits, entities: Entities | None = None) -> tuple"),
           "Why a query matches: see treecast.explain.");
-    m.def("places", &places, nb::arg("document"), nb::arg("query"), nb::arg("namespaces"), nb::arg("places_max"), nb::arg("limits"),
-          nb::arg("entities").none() = nb::none(),
-          nb::sig("def places(document: bytes | Document, query: bytes, namespaces: Sequence[tuple[str, str]], places_max: int, "
-                  "limits: Limits, entities: Entities | None = None) -> list[tuple]"),
-          "Where the items are that a query selects: see treecast.index.explain.");
+    m.def("places", &places, nb::arg("document"), nb::arg("query"), nb::arg("expressions"), nb::arg("namespaces"), nb::arg("places_max"),
+          nb::arg("limits"), nb::arg("entities").none() = nb::none(),
+          nb::sig("def places(document: bytes | Document, query: bytes, expressions: Sequence[bytes], namespaces: Sequence[tuple[str, str]], "
+                  "places_max: int, limits: Limits, entities: Entities | None = None) -> list[tuple]"),
+          "Where the items are that a query selects, and strings of expressions there: see treecast.index.explain.");
     m.def("source_text", &source_text, nb::arg("document"), nb::arg("limits"), nb::arg("entities").none() = nb::none(),
           "A document as text, without its byte order mark; lines and columns of explanations count in it.");
     testing.def("check_ordered", [](const Query& query) {

@@ -9,12 +9,12 @@ namespace treecast {
 
 namespace {
 
-bool ends_name(char c) { return is_space(c) || c == '>' || c == '/' || c == '='; }
+bool ends_spelling(char c) { return is_space(c) || c == '>' || c == '/' || c == '='; }
 
 // The source is well-formed, so a name always ends.
 std::string_view name_at(std::string_view source, size_t at) {
     size_t end = at;
-    while (!ends_name(source[end])) ++end;
+    while (!ends_spelling(source[end])) ++end;
     return source.substr(at, end - at);
 }
 

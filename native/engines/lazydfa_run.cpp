@@ -163,7 +163,7 @@ uint64_t LazyDfaRun::route(const View& view, const Document& document, const Rou
             else
                 c.tree->run(document, *this, c.bits), ++trees;
             const uint32_t* slot_of = place->slot_of.data();
-            c.bits.drain([&](uint32_t word, uint64_t mask) {
+            auto route_word = [&](uint32_t word, uint64_t mask) {
                 if (question.is_answered(found)) return;
                 uint64_t dirty = mask & place->dirty_in(word);
                 const uint32_t* slots = slot_of + size_t(word) * 64;
@@ -171,6 +171,9 @@ uint64_t LazyDfaRun::route(const View& view, const Document& document, const Rou
                     found |= question.targets_of(slots[std::countr_zero(rest)], document, found);
                 for (; dirty && !question.is_answered(found); dirty &= dirty - 1)
                     route_path(view, document, place->path_of[size_t(word) * 64 + std::countr_zero(dirty)], question, found);
+            };
+            c.bits.drain([&](const uint32_t* words, const uint64_t* masks, uint32_t count) {
+                for (uint32_t i = 0; i < count; ++i) route_word(words[i], masks[i]);
             });
         }
     }
@@ -196,10 +199,11 @@ void LazyDfaRun::route_path(const View& view, const Document& document, uint32_t
 }
 
 // Accept ids to slots. Almost all lead straight to one slot; the dirty ones have chains, which are walked.
-void LazyDfaRun::emit(const View& view, const Document& document, const MachinePlace& place, AcceptBits& bits, Output<int32_t>& out) {
+void LazyDfaRun::emit(const View& view, const Document& document, const MachinePlace& place, AnswerBits& bits, Output<int32_t>& out) {
+    const LazyDfaState& state = state_of(view);
     const uint32_t* slot_of = place.slot_of.data();
     const ExpandBits expand = expand_bits();
-    bits.drain_groups([&](const uint32_t* words, uint64_t* masks, uint32_t count) {
+    bits.drain([&](const uint32_t* words, uint64_t* masks, uint32_t count) {
         uint64_t dirty[64], any_dirty = 0;
         for (uint32_t i = 0; i < count; ++i) {
             any_dirty |= dirty[i] = masks[i] & place.dirty_in(words[i]);
@@ -209,9 +213,29 @@ void LazyDfaRun::emit(const View& view, const Document& document, const MachineP
         out.added(static_cast<size_t>(expand(slot_of, words, masks, count, room) - room));
         if (!any_dirty) return;
         for (uint32_t i = 0; i < count; ++i)
-            for (uint64_t rest = dirty[i]; rest; rest &= rest - 1)
-                emit_path(view, document, place.path_of[size_t(words[i]) * 64 + std::countr_zero(rest)], out);
+            for (uint64_t rest = dirty[i]; rest; rest &= rest - 1) {
+                chained_.push_back(place.path_of[size_t(words[i]) * 64 + std::countr_zero(rest)]);
+                __builtin_prefetch(&state.heads[chained_.back()]);
+            }
     });
+    emit_chains(view, document, out);
+}
+
+// PERF: bench/trees.py: a chain is a walk through memory, so those that come next are on the way while one is walked.
+void LazyDfaRun::emit_chains(const View& view, const Document& document, Output<int32_t>& out) {
+    constexpr size_t ahead = 8;
+    const LazyDfaState& state = state_of(view);
+    for (size_t i = 0; i < chained_.size(); ++i) {
+        if (i + ahead < chained_.size()) {
+            uint32_t head = std::atomic_ref<uint32_t>(state.heads[chained_[i + ahead]]).load(std::memory_order_relaxed);
+            if (head != none && !(head & extra_bit)) {
+                __builtin_prefetch(&state.next[head]);
+                __builtin_prefetch(&view.deaths[head]);
+            }
+        }
+        emit_path(view, document, chained_[i], out);
+    }
+    chained_.clear();
 }
 
 // A subscription with several paths may be reached by more than one of them; it is reported once.

@@ -1,7 +1,7 @@
 // Takes one document after another through the machines of a View: what one thread needs for that, and keeps in between.
 #pragma once
 
-#include "base/accept_bits.hpp"
+#include "base/answer_bits.hpp"
 #include "engines/lazydfa.hpp"
 #include "evaluate/evaluate.hpp"
 #include "machines/delta.hpp"
@@ -31,7 +31,7 @@ private:
         uint64_t serial;
         std::unique_ptr<Lazy> lazy;          // for a Machine
         std::unique_ptr<TreeRun> tree;       // for a TreeMachine
-        AcceptBits bits;
+        AnswerBits bits;
         uint32_t path_states;                // 0: nothing is cached
         bool used;
     };
@@ -41,7 +41,8 @@ private:
     void route_path(const View& view, const Document& document, uint32_t path, const RouteQuestion& question, uint64_t& found);
     PlaceRun& run_of(const std::shared_ptr<MachinePlace>& place);
     void find_texts(const LazyDfaState& state, const Document& document);
-    void emit(const View& view, const Document& document, const MachinePlace& place, AcceptBits& bits, Output<int32_t>& out);
+    void emit(const View& view, const Document& document, const MachinePlace& place, AnswerBits& bits, Output<int32_t>& out);
+    void emit_chains(const View& view, const Document& document, Output<int32_t>& out);
     void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
     bool recheck(const View& view, const Document& document, uint32_t slot);
     const Query& parsed(const View& view, uint32_t slot);
@@ -57,6 +58,7 @@ private:
     uint64_t names_generation_ = 0;
     std::vector<NameLabels> name_labels_;
     std::vector<uint8_t> has_text_;             // by element: it has a text node child
+    std::vector<uint32_t> chained_;             // paths that were found, and whose chains are still to be walked
     std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say
@@ -68,7 +70,7 @@ private:
         Query query;
     };
     // PERF: bench/shapes.py. Sets of four: with single places, a third of 200 queries would displace each other all the time.
-    static constexpr uint32_t parsed_max = 512, parsed_set = 4;
+    static constexpr uint32_t parsed_max = 4096, parsed_set = 4;
     std::vector<ParsedQuery> parsed_;
     uint32_t parsed_next_ = 0;                  // which of its set the next one displaces
     // Of the match in progress.

@@ -81,6 +81,12 @@ public:
     // What the main path selects, in document order, each item once.
     void select(const Query& query, bool ordered, std::vector<Item>& out);
 
+    // The terms of a query, to be asked one by one.
+    Terms& open_terms(const Query& query) {
+        open(query, false);
+        return terms();
+    }
+
     // The same for any paths and conditions in a query, wherever they start.
     // First enter() the query, then prepare what will be asked, then ask with the items that its variables stand for, by number.
     using Variables = std::span<const Item>;

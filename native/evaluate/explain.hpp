@@ -10,6 +10,7 @@
 #pragma once
 
 #include "evaluate/evaluate.hpp"
+#include "evaluate/item_table.hpp"
 
 #include <cstdint>
 #include <string>
@@ -111,6 +112,8 @@ class Places {
 public:
     explicit Places(const Document& document);
     Place find(Evaluator::Item item, std::string value) const;
+    // Of any kind: comments, instructions and the document itself too. `value` is empty, and so is `kind` of these.
+    Place find(const ItemTable& table, uint32_t item) const;
 
 private:
     std::string path_of(uint32_t element) const;

@@ -67,6 +67,35 @@ Place Places::find(Evaluator::Item item, std::string value) const {
     return place;
 }
 
+Place Places::find(const ItemTable& table, uint32_t item) const {
+    const uint32_t index = table.index(item);
+    switch (table.kind(item)) {
+        case ItemKind::element: return find({StepKind::element, index}, {});
+        case ItemKind::attribute: return find({StepKind::attribute, index}, {});
+        case ItemKind::text: return find({StepKind::text, index}, {});
+        default: break;
+    }
+    Place place;
+    auto end = static_cast<uint32_t>(document_.source.size());
+    uint32_t start = line_starts_[0];
+    if (table.kind(item) == ItemKind::document) {
+        place.path = "/";
+    } else {
+        std::tie(start, end) = table.mark_range(item);
+        const uint32_t parent = table.parent(item);
+        size_t number = 1;
+        for (uint32_t at = table.content(parent); at < item; at = table.end(at)) number += table.kind(at) == table.kind(item);
+        if (parent) place.path = path_of(table.index(parent));
+        place.path += table.kind(item) == ItemKind::comment ? "/comment()[" : "/processing-instruction()[";
+        place.path += std::to_string(number) + "]";
+    }
+    std::tie(place.line, place.column) = line_of(start);
+    std::tie(place.tag_line, place.tag_column) = line_of(end);
+    place.start = document_.original_offset(start);
+    place.end = document_.original_offset(end);
+    return place;
+}
+
 // Numbers each element among its siblings of the same name, as XPath does. The chain is built upward and written downward.
 std::string Places::path_of(uint32_t element) const {
     const Document& d = document_;

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace treecast {
@@ -48,6 +49,10 @@ public:
 
     std::string_view target(uint32_t item) const;        // of a processing instruction
     std::string_view mark_value(uint32_t item) const;    // of a comment or instruction
+    std::pair<uint32_t, uint32_t> mark_range(uint32_t item) const {     // bytes of the source, with its delimiters
+        const MarkPlace& mark = marks_[indices_[item]];
+        return {mark.begin, mark.end};
+    }
 
 private:
     // A comment or instruction in the source.

@@ -1,7 +1,9 @@
 // Labels: the alphabet of the machines. A label is one node test of a step: a name, `*`, `q:*`, `*:a`, for elements and for
 // attributes, or text(). A name in a document fires at most four of them.
 //
-// A *placed* label is a name together with a place, such as the third `item` of its parent. Only tree machines have such.
+// A *placed* label is a name together with a place, such as the third `item` of its parent. A *counter* is something that every
+// element is taken to have, like an attribute whose value is a number: where it stands among its siblings. Only tree machines
+// have such.
 #pragma once
 
 #include "base/fork.hpp"
@@ -18,7 +20,14 @@
 namespace treecast {
 
 // Fixed labels; named ones follow. The order matters: `//` sorts first, so its states form the first block of a machine.
-enum : uint32_t { label_descend = 0, label_root = 1, label_element_any = 2, label_attribute_any = 3, label_text = 4, label_first = 5 };
+enum : uint32_t { label_descend = 0, label_root = 1, label_element_any = 2, label_attribute_any = 3, label_text = 4, label_counter = 5, label_first = 11 };
+
+// Among the siblings of its name, or among all: its place from the first on, its place from the last on, how many there are.
+// Their labels start at label_counter.
+enum class Counter : uint8_t { place_name, place_any, end_name, end_any, count_name, count_any };
+constexpr uint32_t counters = 6;
+static_assert(label_counter + counters == label_first);
+constexpr bool is_counter(uint32_t label) { return label >= label_counter && label < label_first; }
 
 // The named labels that one expanded name fires, besides `*` and `@*`; `none` where no query has such a label.
 struct NameLabels {

@@ -172,7 +172,7 @@ uint64_t Lazy::miss_childless(uint32_t state, uint32_t symbol) {
 }
 
 // Chooses how to process a document: by the cache, by the NFA alone, or by the cache as far as it goes.
-void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AcceptBits& out) {
+void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AnswerBits& out) {
     ++document_;
     if (bytes_max_ == 0) return run_plain(document, 0, has_text, names, out);
     // Waiting: the cache did not pay off lately, so it is not even tried.
@@ -201,13 +201,13 @@ void Lazy::visit_elements(const Document& document, NameResolver& names, Element
         ~Visiting() { visitor = nullptr; }
     } visiting{visitor_};
     visitor_ = &visitor;
-    AcceptBits nowhere;
+    AnswerBits nowhere;
     run(document, {}, names, nowhere);
 }
 
 // Returns the first element that was not processed: past the last one, unless the cache is full.
 size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names,
-                        AcceptBits& out) {
+                        AnswerBits& out) {
     size_t count = document.elements();
     if (state_of_.size() < count) state_of_.resize(count + count / 2);
     visit(start_);
@@ -254,7 +254,7 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
 }
 
 // Computes the frame of an element from the frame above it. Used where the cache is full or off.
-void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AcceptBits& out) {
+void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AnswerBits& out) {
     if (frame.symbol == symbol && frame.above == above.serial) return;   // as its elder sibling: nothing new
     frame.symbol = symbol;
     frame.above = above.serial;
@@ -289,7 +289,7 @@ void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AcceptBits& 
 }
 
 // Attributes and texts have nothing below them, so only what they accept matters.
-void Lazy::peek(const Frame& frame, uint32_t symbol, AcceptBits& out) {
+void Lazy::peek(const Frame& frame, uint32_t symbol, AnswerBits& out) {
     if (frame.state)
         if (uint64_t found = entry(frame.state, symbol)) return accept(static_cast<uint32_t>(found), out);
     machine_->step(frame.descend, frame.fresh, symbol_labels(symbol), fresh_, accept_, descend_, scratch_);
@@ -299,7 +299,7 @@ void Lazy::peek(const Frame& frame, uint32_t symbol, AcceptBits& out) {
 // Steps the NFA from the element `begin` on. The elements before it were processed by the cache: the frames of those that are
 // still open are rebuilt from their states.
 void Lazy::run_plain(const Document& document, size_t begin, const std::vector<uint8_t>& has_text, NameResolver& names,
-                     AcceptBits& out) {
+                     AnswerBits& out) {
     if (frames_.size() < 2) frames_.resize(16);
     auto adopt = [&](Frame& frame, uint32_t state) {
         frame.state = state;

@@ -13,7 +13,7 @@
 // One Lazy belongs to one thread at a time.
 #pragma once
 
-#include "base/accept_bits.hpp"
+#include "base/answer_bits.hpp"
 #include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
 #include "base/words.hpp"
@@ -110,7 +110,7 @@ public:
     void forget_names();        // the name table of the reader has started afresh
 
     // Adds the accept ids of all paths that the document satisfies to `out`.
-    void run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AcceptBits& out);
+    void run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AnswerBits& out);
     // Calls the visitor for every element where some path ends, in document order. For machines of elements alone.
     void visit_elements(const Document& document, NameResolver& names, ElementVisitor& visitor);
 
@@ -167,14 +167,14 @@ private:
             ++s.visits;
         }
     }
-    void accept(uint32_t set, AcceptBits& out) {
+    void accept(uint32_t set, AnswerBits& out) {
         if (set && pool_->first_visit(set, document_)) out.add(pool_->view(set));
     }
-    size_t run_cached(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AcceptBits& out);
+    size_t run_cached(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AnswerBits& out);
     void run_plain(const Document& document, size_t begin, const std::vector<uint8_t>& has_text, NameResolver& names,
-                   AcceptBits& out);
-    void enter(const Frame& above, Frame& frame, uint32_t symbol, AcceptBits& out);
-    void peek(const Frame& frame, uint32_t symbol, AcceptBits& out);   // an attribute or text: answers only
+                   AnswerBits& out);
+    void enter(const Frame& above, Frame& frame, uint32_t symbol, AnswerBits& out);
+    void peek(const Frame& frame, uint32_t symbol, AnswerBits& out);   // an attribute or text: answers only
     void tidy();
     void keep_visited(uint32_t visits_min);
 

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace treecast {
 
@@ -188,28 +189,34 @@ private:
         return {out};
     }
 
-    // De Morgan: under a negation `and` and `or` change places.
-    Ways of_expr(const Expr& expr, bool negated) {
+    // De Morgan: under a negation `and` and `or` change places. `counting`: the step whose first predicate this is part of.
+    Ways of_expr(const Expr& expr, bool negated, const Step* counting = nullptr) {
         switch (expr.kind) {
         case ExprKind::conjunction:
         case ExprKind::disjunction: {
             bool all = (expr.kind == ExprKind::conjunction) != negated;
             Ways out = all ? always(true) : Ways{};
             query_.each_expr(expr.first, [&](uint32_t, const Expr& operand) {
-                Ways ways = of_expr(operand, negated);
+                Ways ways = of_expr(operand, negated, counting);
                 if (all) out = both(out, ways);
                 else either(out, std::move(ways));
             });
             return out;
         }
-        case ExprKind::negation: return of_expr(query_.expr(expr.first), !negated);
+        case ExprKind::negation: return of_expr(query_.expr(expr.first), !negated, counting);
         case ExprKind::position:
         case ExprKind::position_last:
-        case ExprKind::last: return always(false);
+        case ExprKind::last: {
+            if (!counting || is_relaxed_ || !can_be_counted(*counting)) return always(false);
+            Ways ways = of_count(*counting, expr);
+            return negated ? none_of(ways) : ways;
+        }
         case ExprKind::term: {
             // Wherever a term is true, what it requires holds. Where it is false, nothing is known.
             if (negated || expr.value == no_entry) return always(false);
+            const bool was_relaxed = std::exchange(is_relaxed_, true);
             Ways ways = of_expr(query_.expr(expr.value), false);
+            is_relaxed_ = was_relaxed;
             for (Way& way : ways) way.exact = false;
             return ways;
         }
@@ -217,6 +224,32 @@ private:
         }
         Ways ways = of_condition(expr);
         return negated ? none_of(ways) : ways;
+    }
+
+    // The first predicate of a step counts the children of a parent that pass its test: all, or those of one full name.
+    static bool can_be_counted(const Step& step) {
+        return step.kind == StepKind::element && step.axis == Axis::child && (step.test == Test::name || step.test == Test::any);
+    }
+
+    // A position, or how many there are, as what a counter of the element says.
+    Ways of_count(const Step& step, const Expr& expr) {
+        const bool is_last = expr.kind == ExprKind::position_last;
+        Relation relation = expr.relation;
+        if (is_last) {                      // nothing stands behind the last: of places from the last on, that is 1
+            if (relation == Relation::le) return always(true);
+            if (relation == Relation::gt) return {};
+            relation = relation == Relation::ge ? Relation::eq : relation == Relation::lt ? Relation::gt : relation;
+        }
+        Value one;
+        one.is_number = true;
+        one.number = 1;
+        std::optional<std::string> requirement = comparison(relation, is_last ? one : query_.value(expr.value));
+        if (!requirement) return {};
+        Counter counter = is_last ? Counter::end_name : expr.kind == ExprKind::last ? Counter::count_name : Counter::place_name;
+        const uint32_t label = label_counter + static_cast<uint32_t>(counter) + (step.test == Test::any);
+        Way way;
+        way.here.push_back(std::string(1, static_cast<char>(Reach::child)) + entry(label, {*requirement}));
+        return {way};
     }
 
     // A union of paths: any of them will do.
@@ -345,7 +378,10 @@ private:
         PathStep test = query_.path_step(step, false);
         if (is_last && target.first && at == no_entry && can_have_place(step)) test.place = 1;
         if (at != end && (test.place = place_of(step))) at = query_.expr(at).next;
-        for (; at != end; at = query_.expr(at).next) ways = both(ways, of_expr(query_.expr(at), false));
+        for (; at != end; at = query_.expr(at).next) {
+            const bool is_first = at == step.predicates;
+            ways = both(ways, of_expr(query_.expr(at), false, is_first ? &step : nullptr));
+        }
         drop_implied(ways);
         for (Way& way : ways) way.tests.push_back(test);
         if (step.next == no_entry) {
@@ -379,6 +415,7 @@ private:
 
     const Query& query_;
     LabelTable& labels_;
+    bool is_relaxed_ = false;       // inside what a term requires: its steps may stand for more than was written, so nothing is counted
 };
 
 // Sorted again, because new labels change the order of the requirements.

@@ -7,9 +7,10 @@
 // an absolute path in a predicate is a requirement of the document. `a != "v"` is "a child a whose value is not v".
 //
 // A place among the siblings of one name is part of the label: `b[2]`, and also `contains(b, "x")`, which is about the b in
-// place 1. What cannot be said that way (other positions, order, the *first* item of longer paths, negated name tests) is left
-// out, and the pattern is marked as not exact: it then holds wherever the query does, and more. The query itself is evaluated
-// afterwards.
+// place 1. Other positions in the first predicate of a child step are tests of a counter (label.hpp): `b[last()]` is a b with a
+// place from the last on whose value is 1. What cannot be said that way (positions among what other predicates leave, order,
+// the *first* item of longer paths, negated name tests) is left out, and the pattern is marked as not exact: it then holds
+// wherever the query does, and more. The query itself is evaluated afterwards.
 //
 // A pattern is written as bytes; equal patterns have equal bytes:
 //     entry       = varint(label) varint(number of requirements) requirement*          requirements sorted, distinct

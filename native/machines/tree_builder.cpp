@@ -341,9 +341,10 @@ private:
                 items[space].clear();
             }
         }
-        m_.groups_.push(static_cast<uint32_t>(m_.candidates_.size()));
+        m_.groups_.push(static_cast<uint32_t>(m_.quicks_.size()));
         m_.directories_.shrink();
         m_.groups_.shrink();
+        m_.quicks_.shrink();
     }
 
     // Members come in the order of their requirements, so a record needs only the first target of each kind.
@@ -356,9 +357,30 @@ private:
         if (!(record.pivot & bit)) {
             if (!record.pivot) record.group = static_cast<uint32_t>(m_.groups_.size());
             record.pivot |= bit;
-            m_.groups_.push(static_cast<uint32_t>(m_.candidates_.size()));
+            m_.groups_.push(static_cast<uint32_t>(m_.quicks_.size()));
         }
-        m_.candidates_.push(member.entry != none ? candidate(member.entry, 1) : entrance(member.context));
+        m_.quicks_.push(quick(member));
+    }
+
+    // Its requirement that led here needs no test any more. If the others do not fit, it is a candidate as well.
+    TreeMachine::Quick quick(Member member) {
+        if (member.entry == none) return {TreeMachine::context_bit | member.context, TreeMachine::always, TreeMachine::always};
+        const TreeMachine::Candidate c = candidate(member.entry, 1);
+        const size_t count = m_.checks_.size() - c.checks;
+        TreeMachine::Quick quick{c.position, TreeMachine::always, TreeMachine::always};
+        bool fits = count <= 2;
+        for (size_t i = c.checks; i < m_.checks_.size(); ++i)
+            fits = fits && m_.checks_[i].space != TreeMachine::in_gauges && m_.checks_[i].id <= TreeMachine::packed_id_max;
+        if (!fits) {
+            quick.first = static_cast<uint32_t>(m_.candidates_.size());
+            quick.second = TreeMachine::by_candidate;
+            m_.candidates_.push(c);
+            return quick;
+        }
+        if (count > 0) quick.first = TreeMachine::pack(m_.checks_[c.checks]);
+        if (count > 1) quick.second = TreeMachine::pack(m_.checks_[c.checks + 1]);
+        m_.checks_.cut(c.checks);
+        return quick;
     }
 
     // What is found by bounds on gauges. Its candidates come after those of all groups.
@@ -412,6 +434,8 @@ private:
                 m_.test_entries_[test_[plan_.rest(e)[0].target]] = position_[e];
             else
                 flags &= ~TreeMachine::direct;
+            for (const Requirement& r : entries_.requirements(e))
+                if (r.reach == Reach::child && is_counter(entries_.label(r.target))) flags |= TreeMachine::counts;
         }
         std::vector<uint8_t> feeds(gauges_.size(), 0);
         for (const TreeMachine::Derived& derived : m_.derived_) feeds[derived.inner] = 1;
@@ -440,7 +464,7 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
     accepts_ = static_cast<uint32_t>(patterns.size());
     if (!division.values.empty()) value_paths_.build(division.values, division.value_numbers, table, tree_accepts_, accept_of);
     for (uint32_t local = 0; local < labels_.size(); ++local) {
-        if (labels_[local] < label_element_any) continue;
+        if (labels_[local] < label_element_any || is_counter(labels_[local])) continue;
         PathStep step = table.step_of(labels_[local]);
         has_text_ |= step.kind == StepKind::text;
         has_attributes_ |= step.kind == StepKind::attribute;
@@ -461,7 +485,7 @@ uint32_t TreeMachine::local(uint32_t label) const {
 }
 
 uint64_t TreeMachine::bytes() const {
-    return labels_.bytes() + groups_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
+    return labels_.bytes() + groups_.bytes() + quicks_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
            gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + test_entries_.bytes() + context_spans_.bytes() + spans_.bytes() +
            places_.bytes() + value_paths_.bytes();

@@ -49,9 +49,17 @@ public:
         uint16_t unused = 0;            // where the compiler would leave a gap, which is saved with the rest
     };
     static constexpr uint32_t context_bit = 0x80000000u;
-    struct Candidate {                  // an entry whose pivot holds, or with context_bit a context to enter
+    struct Candidate {                  // an entry to be tested, or with context_bit a context to enter
         uint32_t position, checks;      // its checks end where the next one's begin
     };
+    // The same where a pivot holds: most have one or two requirements left, and these are here. PERF: bench/trees.py: what is looked
+    // at is read from one place to the next, and tested without branches.
+    struct Quick {
+        uint32_t position;
+        uint32_t first, second;         // see pack(); with by_candidate, `first` is the number of a Candidate
+    };
+    static constexpr uint32_t packed_id_max = (1u << 29) - 1, always = 3u << 29, by_candidate = none;
+    static uint32_t pack(const Check& check) { return uint32_t(check.negated) << 31 | uint32_t(check.space) << 29 | check.id; }
     struct Gauges {                     // of a label: by space and kind; none where nobody reads such a gauge
         uint32_t of[spaces][gauge_kinds] = {{none, none, none, none}, {none, none, none, none}, {none, none, none, none}};
         uint32_t kinds = 0;             // a bit for each kind that somebody reads
@@ -92,7 +100,7 @@ public:
     // All that a saved machine consists of, in a fixed order: `visit` takes arrays and plain values.
     template <class Visit>
     void parts(Visit&& visit) {
-        visit(labels_), directories_.arrays(visit), visit(groups_), visit(candidates_), visit(frees_), visit(free_);
+        visit(labels_), directories_.arrays(visit), visit(groups_), visit(quicks_), visit(candidates_), visit(frees_), visit(free_);
         visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
         visit(accepts_), visit(entries_), visit(tests_), visit(has_text_), visit(has_attributes_);
         visit(label_flags_), visit(test_entries_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(gauge_keys_), visit(derived_);
@@ -106,6 +114,7 @@ public:
     const Gauges& gauges(uint32_t local) const { return gauges_[local]; }
     bool is_only_tested(uint32_t local) const { return label_flags_[local] & only_tested; }
     bool is_direct(uint32_t local) const { return label_flags_[local] & direct; }
+    bool has_counts(uint32_t local) const { return label_flags_[local] & counts; }
     uint32_t test_entry(uint32_t test) const { return test_entries_[test]; }         // of a direct label: what holds then, or none
     struct Wanted {                     // of 64 neighbouring entries, those that some entry wants of a child, or below
         uint64_t child = 0, descend = 0;
@@ -121,7 +130,8 @@ private:
 
     Array<uint32_t> labels_;                  // sorted global labels; they are the first contexts
     Directories<Record> directories_;               // by context * spaces + space
-    Array<uint32_t> groups_;                  // into candidates_; one more than there are groups
+    Array<uint32_t> groups_;                  // into quicks_; one more than there are groups
+    Array<Quick> quicks_;
     Array<Candidate> candidates_;             // one more at the end
     Array<uint32_t> frees_;                   // by context, into free_; one more at the end
     Array<Candidate> free_;                   // entries without a pivot
@@ -131,6 +141,7 @@ private:
     enum LabelFlag : uint8_t {
         only_tested = 1,                // what has this label matters to its parent, and only in tests
         direct = 2,                     // each of its entries holds where one test does
+        counts = 4,                     // some of its entries ask for counters (label.hpp)
     };
     Array<uint8_t> label_flags_;                    // by local label
     Array<uint32_t> test_entries_;                  // by test

@@ -62,11 +62,14 @@ void TreePlan::estimate(const std::vector<uint32_t>& patterns) {
     for (uint32_t e = 0; e < entries_.size(); ++e) {
         uint32_t label = entries_.label(e);
         // Rough guesses; only their order matters.
-        float whole = label == label_element_any || label == label_attribute_any ? 0.9f : 0.3f;
+        float whole = label == label_element_any || label == label_attribute_any || is_counter(label) ? 0.9f : 0.3f;
         std::span<const Requirement> requirements = entries_.requirements(e);
+        // Every element stands in some place, and most have few siblings: what counters say is met often, whatever the number.
         for (const Requirement& r : requirements)
-            if (!r.negated) whole *= prior(r);
-        valued_.push_back(std::ranges::any_of(requirements, [&](const Requirement& r) { return r.reach == Reach::value || valued_[r.target]; }));
+            if (!r.negated && !is_counter(label)) whole *= prior(r);
+        valued_.push_back(!is_counter(label) && std::ranges::any_of(requirements, [&](const Requirement& r) {
+            return r.reach == Reach::value || valued_[r.target];
+        }));
         prior_.push_back(std::max(whole, 1e-20f));
     }
     find_gauges();

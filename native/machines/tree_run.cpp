@@ -26,6 +26,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     uint32_t nothing[3] = {none, none, none};
     text_labels_ = localize(nothing, label_text);
     root_labels_ = localize(nothing, label_root);
+    find_counters();
     if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
     if (!machine_->value_paths().empty()) value_paths_ = std::make_unique<ValuePathsRun>(machine_->value_paths());
 }
@@ -36,6 +37,7 @@ void TreeRun::forget_names() {
     attribute_labels_.clear();
     families_.clear();
     interest_.clear();
+    bare_.clear();
     if (value_paths_) value_paths_->forget_names();
 }
 
@@ -56,6 +58,7 @@ void TreeRun::fire(Locals& locals, uint32_t local) const {
     locals.eager |= machine_->frees_[local] != machine_->frees_[local + 1];
     locals.late &= machine_->is_only_tested(local);
     locals.direct &= machine_->is_direct(local);
+    locals.counts |= machine_->has_counts(local);
 }
 
 const TreeRun::Locals& TreeRun::labels_of(const Document& document, uint32_t element, NameResolver& names) {
@@ -154,6 +157,50 @@ inline __attribute__((always_inline)) void TreeRun::test(const TreeMachine::Cand
     }
 }
 
+// Each is tested without a branch that could be mispredicted: about half of them hold. First all groups of a context are listed,
+// so that their memory is on the way.
+template <class Emit>
+void TreeRun::test_groups(std::span<const Group> groups, Emit&& emit_entry) {
+    static const uint64_t ones = ~0ull;
+    const uint64_t* const planes[] = {test_bits_.words(), child_bits_.words(), descend_bits_.words(), &ones};
+    auto holds = [&](uint32_t check) {
+        const uint32_t id = check & TreeMachine::packed_id_max;
+        return (planes[check >> 29 & 3][id >> 6] >> (id & 63)) ^ (check >> 31);
+    };
+    const TreeMachine::Quick* const quicks = machine_->quicks_.data();
+    size_t count = 0;
+    for (auto [begin, end] : groups) {
+        looked_at_ += end - begin;
+        if (positions_.size() < count + (end - begin)) positions_.resize(2 * (count + (end - begin)));
+        for (const TreeMachine::Quick* quick = quicks + begin; quick != quicks + end; ++quick) {
+            if (quick->second == TreeMachine::by_candidate) [[unlikely]] {
+                --looked_at_;
+                const TreeMachine::Candidate* candidate = &machine_->candidates_[quick->first];
+                test(candidate, candidate + 1, emit_entry);
+                continue;
+            }
+            positions_[count] = quick->position;
+            count += holds(quick->first) & holds(quick->second) & 1;
+        }
+    }
+    uint32_t word = 0;
+    uint64_t found = 0;                 // neighbours are handed over together
+    for (size_t i = 0; i < count; ++i) {
+        const uint32_t position = positions_[i];
+        if (position & TreeMachine::context_bit) {
+            contexts_.push_back(position & ~TreeMachine::context_bit);
+            continue;
+        }
+        if (position >> 6 != word) {
+            if (found) emit_entry(word * 64, found);
+            word = position >> 6;
+            found = 0;
+        }
+        found |= 1ull << (position & 63);
+    }
+    if (found) emit_entry(word * 64, found);
+}
+
 // Finds the entries by bounds on gauges. Only gauges that saw a value are looked at.
 template <class Emit>
 void TreeRun::apply_spans(uint32_t context, Emit&& emit_entry) {
@@ -185,18 +232,27 @@ void TreeRun::apply_context(uint32_t context, Emit&& emit_entry) {
     const TreeMachine& m = *machine_;
     const Words* lists[] = {&test_list_, &child_list_, &descend_list_};
     const AcceptBits* bits[] = {&test_bits_, &child_bits_, &descend_bits_};
+    const uint32_t* const groups = m.groups_.data();
+    const TreeMachine::Quick* const quicks = m.quicks_.data();
+    size_t listed = 0;                  // groups whose pivot holds
     test(&m.free_[m.frees_[context]], &m.free_[m.frees_[context + 1]], emit_entry);
     for (uint32_t space = 0; space < TreeMachine::spaces; ++space) {
         if (lists[space]->empty()) continue;
         auto cross = [&](const TreeMachine::Record& record, uint64_t mask) {
             if (mask & record.single) emit_entry(record.target, Bits::pext(mask, record.single));
+            if (!(mask & record.pivot)) return;
+            if (group_list_.size() < listed + 64) group_list_.resize(2 * listed + 64);
+            Group* list = group_list_.data() + listed;
             for (uint64_t rest = mask & record.pivot; rest; rest &= rest - 1) {
                 uint32_t group = record.group + Bits::count(record.pivot & ((rest & (~rest + 1)) - 1));
-                test(&m.candidates_[m.groups_[group]], &m.candidates_[m.groups_[group + 1]], emit_entry);
+                *list++ = {groups[group], groups[group + 1]};
+                __builtin_prefetch(quicks + groups[group]);
             }
+            listed = static_cast<size_t>(list - group_list_.data());
         };
         m.directories_.template each_of<Bits>(context * TreeMachine::spaces + space, lists[space]->view(), *bits[space], scratch_, cross);
     }
+    if (listed) test_groups({group_list_.data(), listed}, emit_entry);
     if (!raised_.empty()) apply_spans(context, emit_entry);
 }
 
@@ -212,37 +268,6 @@ void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
 void TreeRun::raise(uint32_t gauge, uint64_t height) {
     if (heights_[gauge] == 0) raised_.push_back(gauge);
     heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
-}
-
-// Long lists are merged in place, so that memory does not grow with the number of children.
-void TreeRun::note_gauge(Level& into, uint32_t space, uint32_t gauge, uint64_t height) {
-    Pairs& gauges = space == TreeMachine::in_child ? into.child_gauges : into.descend_gauges;
-    size_t& max = space == TreeMachine::in_child ? into.child_gauges_max : into.descend_gauges_max;
-    into.keys |= machine_->gauge_keys_[gauge] != 0;
-    gauges.emplace_back(gauge, height);
-    if (gauges.size() <= max) return;
-    std::sort(gauges.begin(), gauges.end());
-    size_t kept = 0;
-    for (auto [g, h] : gauges) {
-        if (kept && gauges[kept - 1].first == g)
-            gauges[kept - 1].second = join_heights(machine_->gauge_kinds_[g], gauges[kept - 1].second, h);
-        else
-            gauges[kept++] = {g, h};
-    }
-    gauges.resize(kept);
-    max = std::max<size_t>(64, 4 * kept);
-}
-
-// At this element, the height of an inner gauge also counts for the outer gauge that is derived from it.
-void TreeRun::derive(const Locals& labels, Level& into) {
-    using Derived = TreeMachine::Derived;
-    const Derived* end = machine_->derived_.end();
-    auto before = [](const Derived& d, std::pair<uint32_t, uint32_t> key) { return std::pair(d.inner, d.label) < key; };
-    for (uint32_t gauge : raised_)
-        for (uint32_t label : labels) {
-            auto at = std::lower_bound(machine_->derived_.begin(), end, std::pair(gauge, label), before);
-            for (; at != end && at->inner == gauge && at->label == label; ++at) note_gauge(into, at->space, at->outer, heights_[gauge]);
-        }
 }
 
 // Turns a value into heights, one per kind of gauge, and raises the gauges of this label.
@@ -352,59 +377,6 @@ void TreeRun::find_group_tests(uint32_t group, const Document& document, uint32_
     }
 }
 
-// The string value up to `bytes_max`, and then at least one byte more, so that longer values differ.
-std::string_view TreeRun::value_beginning(const Document& document, uint32_t element, uint64_t bytes_max) {
-    uint32_t begin = document.text_begin[element], end = document.text_end[element];
-    if (begin == end) return {};
-    if (end - begin == 1) return document.value(document.text[begin]);
-    value_.clear();
-    for (uint32_t t = begin; t < end && value_.size() <= bytes_max; ++t)
-        value_ += document.value(document.text[t]).substr(0, bytes_max + 1);
-    return value_;
-}
-
-// Whether the substrings of a group's values are found in one sweep from now on (substrings.hpp). That starts with an element
-// that is a good part of the document, or once more has been read than there is up to here: then elements are inside each other.
-bool TreeRun::is_swept(uint32_t group, const Document& document, uint32_t element) {
-    Nest& nest = nests_[group];
-    if (nest.run != run_) {
-        nest.run = run_;
-        nest.bytes = 0;
-        nest.swept = false;
-    }
-    if (nest.swept) return true;
-    uint64_t bytes = document.end[element] - document.start[element];
-    const bool is_large = bytes > swept_bytes_min + document.source.size() / 4;
-    if (!is_large && nest.bytes + bytes <= swept_bytes_min + document.end[element]) return false;
-    nest.swept = true;
-    if (!nest.sweep) nest.sweep = std::make_unique<Sweep>(machine_->values(), group);
-    // Starts at the outermost open element whose value is still to come.
-    auto outermost = std::find_if(open_.begin(), open_.end(), [&](uint32_t open) { return may_be_in(group, document.name[open]); });
-    nest.next_text = document.text_begin[*outermost];
-    nest.sweep->start(string_values_.offset(nest.next_text));
-    return true;
-}
-
-// Also true if the labels of the name are not known yet; they are when such an element closes.
-bool TreeRun::may_be_in(uint32_t group, uint32_t name) const {
-    if (name >= element_labels_.size() || element_labels_[name].count == none) return true;
-    auto is_in = [&](const Locals& labels) { return std::ranges::any_of(labels, [&](uint32_t label) { return machine_->value_group(label) == group; }); };
-    const Locals& locals = element_labels_[name];
-    if (is_in(locals)) return true;
-    return locals.family != none && std::ranges::any_of(families_[locals.family].placed, is_in, &Family::Placed::labels);
-}
-
-// Reads on to the end of the element, then asks which substrings are inside it. Elements close in such an order that no text
-// is read twice.
-void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) {
-    const Values& values = machine_->values();
-    uint32_t begin = document.text_begin[element], end = document.text_end[element];
-    if (begin == end) return;
-    Nest& nest = nests_[group];
-    for (; nest.next_text < end; ++nest.next_text) nest.sweep->read(values, document.value(document.text[nest.next_text]));
-    nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t test) { return set_test(test); });
-}
-
 // The sets of one element go into bitmaps, which are tested, and into lists, which are walked.
 void TreeRun::load(Level& level) {
     for (auto [word, mask] : level.child) child_bits_.set(word, mask);
@@ -438,6 +410,11 @@ template <class Bits>
 void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
     if (labels.count == 0) return;
     if (labels.valued) find_tests(labels, value, into);
+    leaf_found<Bits>(labels, into);
+}
+
+template <class Bits>
+void TreeRun::leaf_found(const Locals& labels, Level& into) {
     if (!labels.eager && test_list_.empty() && raised_.empty()) return;
     apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(into, position, bits); });
     hand_over(into);
@@ -451,7 +428,7 @@ void TreeRun::pass(Level& level, Level& above) {
     above.descend.insert(above.descend.end(), level.descend.begin(), level.descend.end());
     for (auto [gauge, height] : level.descend_gauges) note_gauge(above, TreeMachine::in_descend, gauge, height);
     above.keys |= level.keys && !level.descend.empty();
-    level.clear();
+    level.clear(++stamps_);
     if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
 }
 
@@ -471,12 +448,47 @@ uint32_t TreeRun::attributes(const Document& document, uint32_t element, NameRes
     return others;
 }
 
+// As with attributes, those that are only tested wait until something will test them.
+template <class Bits>
+void TreeRun::count(uint32_t element, Level& into, bool late) {
+    for (uint32_t c = 0; c < counters; ++c) {
+        const Locals& labels = siblings_.labels[c];
+        if (labels.count == 0 || labels.late != late) continue;
+        const uint32_t label = labels.label[0];
+        const double number = siblings_.number(static_cast<Counter>(c), element);
+        if (machine_->gauges(label).kinds) gauge(label, {}, number, into);
+        if (uint32_t group = machine_->value_group(label)) machine_->values().collect_number(group, number, [this](uint32_t test) { set_test(test); });
+        list_tests(labels, into);
+        leaf_found<Bits>(labels, into);
+    }
+}
+
 template <class Bits>
 void TreeRun::texts(const Document& document, uint32_t until) {
     for (; next_text_ < until; ++next_text_) {
         Level& level = levels_[document.depth[document.text_parent[next_text_]] + 1];
         leaf<Bits>(text_labels_, document.value(document.text[next_text_]), level);
     }
+}
+
+// Of many elements with nothing below, each says the same as all others of its name; and of siblings only the first says it.
+template <class Bits>
+void TreeRun::close_bare(uint32_t name, const Locals& labels, Level& above) {
+    if (name >= bare_.size()) bare_.resize(name + 1 + name / 2);
+    if (!bare_[name].is_known) {
+        Level made;
+        apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(made, position, bits); });
+        hand_over(made);
+        bare_[name] = {true, made.keys, 0, std::move(made.child), std::move(made.descend)};
+    }
+    Bare& bare = bare_[name];
+    if (bare.stamp == above.stamp) return;
+    bare.stamp = above.stamp;
+    above.child.insert(above.child.end(), bare.child.begin(), bare.child.end());
+    above.descend.insert(above.descend.end(), bare.descend.begin(), bare.descend.end());
+    above.keys |= bare.keys;
+    if (above.child.size() > above.child_max) shorten(above.child, above.child_max, child_bits_, child_list_);
+    if (above.descend.size() > above.descend_max) shorten(above.descend, above.descend_max, descend_bits_, descend_list_);
 }
 
 template <class Bits>
@@ -486,10 +498,14 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
     Level& level = levels_[depth + 1];
     Level& above = levels_[depth];
     const Locals& labels = labels_of(document, element, names);
-    if (machine_->has_attributes()) {
-        uint32_t left = attributes<Bits>(document, element, names, level, false);
-        if (left && labels.count && (labels.eager || labels.valued || level.keys)) attributes<Bits>(document, element, names, level, true);
+    if (labels.counts) count<Bits>(element, level, false);
+    const uint32_t left = machine_->has_attributes() ? attributes<Bits>(document, element, names, level, false) : 0;
+    if (labels.count && (labels.eager || labels.valued || level.keys)) {
+        if (left) attributes<Bits>(document, element, names, level, true);
+        if (labels.counts) count<Bits>(element, level, true);
     }
+    const bool is_bare = level.is_empty() && labels.family == none && !labels.valued && !labels.counts;
+    if (is_bare && labels.eager) return close_bare<Bits>(document.name[element], labels, above);
     find_tests(labels, document, element, above);
     if (labels.count == 0) return pass(level, above);           // nobody asks for such an element
     bool idle = !labels.eager && !level.keys && test_list_.empty() && raised_.empty();
@@ -537,20 +553,21 @@ inline bool TreeRun::matters(const Document& document, uint32_t element, NameRes
 // Opens an element together with all its ancestors that are not open yet.
 void TreeRun::open_to(const Document& document, uint32_t element) {
     uint32_t depth = document.depth[element], known = static_cast<uint32_t>(open_.size());
-    if (levels_.size() < depth + 2) levels_.resize(depth + 2);
+    while (levels_.size() < depth + 2) levels_.emplace_back().stamp = ++stamps_;
     open_.resize(depth + 1);
     for (uint32_t at = element, d = depth + 1; d-- > known; at = document.parent[at]) open_[d] = at;
 }
 
 // Elements that cannot matter are never opened, unless something below them does.
 template <class Bits>
-void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits& out) {
+void TreeRun::run_with(const Document& document, NameResolver& names, AnswerBits& out) {
     next_text_ = 0;
     open_.clear();
     string_values_.begin(document);
     ++run_;
+    if (siblings_.are_counted) count_siblings(document);
     if (machine_->has_places() && places_.size() < document.elements()) places_.resize(document.elements());
-    for (Level& level : levels_) level.clear();
+    for (Level& level : levels_) level.clear(++stamps_);
     for (uint32_t i = 0; i < document.elements(); ++i) {
         if ((i + 1) % elements_per_check == 0) Interrupt::check(elements_per_check * nanoseconds_per_element);
         if (!matters(document, i, names)) continue;
@@ -564,15 +581,12 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AcceptBits
     raise(levels_[0]);
     load(levels_[0]);
     apply<Bits>(root_labels_, [&](uint32_t position, uint64_t bits) {
-        uint32_t accept = machine_->accept(position), word = accept >> 6, shift = accept & 63;
-        if (uint64_t low = bits << shift) out.set(word, low);
-        if (shift)
-            if (uint64_t high = bits >> (64 - shift)) out.set(word + 1, high);
+        out.append(machine_->accept(position), bits);
     });
     unload();
 }
 
-void TreeRun::run(const Document& document, NameResolver& names, AcceptBits& out) {
+void TreeRun::run(const Document& document, NameResolver& names, AnswerBits& out) {
     if (value_paths_) value_paths_->run(document, names, out);
     if (!machine_->has_trees()) return;
 #if TREECAST_X86

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/accept_bits.hpp"
+#include "base/answer_bits.hpp"
 #include "document/document.hpp"
 #include "document/string_values.hpp"
 #include "machines/lazy.hpp"
@@ -14,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,7 +30,7 @@ public:
     const TreeMachine& machine() const { return *machine_; }
     void forget_names();
     // Adds the accept ids of all patterns that the document satisfies to `out`.
-    void run(const Document& document, NameResolver& names, AcceptBits& out);
+    void run(const Document& document, NameResolver& names, AnswerBits& out);
     // How many entries and contexts were looked at one by one so far, whether they held or not: for tests.
     uint64_t looked_at() const { return looked_at_ + (value_paths_ ? value_paths_->looked_at() : 0); }
     // What it has learned of paths that end in values; 0 where there are none.
@@ -46,6 +48,7 @@ private:
         bool eager = false;                                 // something is tested wherever it occurs
         bool direct = true;                                 // nothing follows but what single tests say
         bool late = true;                                   // it matters only where something else was found before
+        bool counts = false;                                // counters are asked for
         const uint32_t* begin() const { return label.data(); }
         const uint32_t* end() const { return label.data() + count; }
     };
@@ -67,16 +70,30 @@ private:
         size_t child_max = 1024, descend_max = 1024;        // lengths at which duplicates are taken out
         size_t child_gauges_max = 64, descend_gauges_max = 64;
         bool keys = false;                                  // something may be looked up by what holds, or by a gauge
-        void clear() { child.clear(), descend.clear(), child_gauges.clear(), descend_gauges.clear(), keys = false; }
+        uint64_t stamp = 0;                                 // another one whenever it starts afresh
+        bool is_empty() const { return child.empty() && descend.empty() && child_gauges.empty() && descend_gauges.empty(); }
+        void clear(uint64_t new_stamp) {
+            child.clear(), descend.clear(), child_gauges.clear(), descend_gauges.clear(), keys = false, stamp = new_stamp;
+        }
+    };
+    // What holds for an element of a name with nothing below it, where that depends on its name alone.
+    struct Bare {
+        bool is_known = false, keys = false;
+        uint64_t stamp = 0;                                 // of the level that got it last
+        Pairs child, descend;
     };
 
     template <class Bits>
-    void run_with(const Document& document, NameResolver& names, AcceptBits& out);
+    void run_with(const Document& document, NameResolver& names, AnswerBits& out);
     bool matters(const Document& document, uint32_t element, NameResolver& names);
-    bool has_interest(const Locals& labels) const { return text_labels_.count || (labels.count && (labels.eager || labels.valued)); }
+    bool has_interest(const Locals& labels) const {
+        return text_labels_.count || (labels.count && (labels.eager || labels.valued || (labels.counts && siblings_.is_early)));
+    }
     void open_to(const Document& document, uint32_t element);
     template <class Bits>
     void close(const Document& document, uint32_t element, NameResolver& names);
+    template <class Bits>
+    void close_bare(uint32_t name, const Locals& labels, Level& above);
     template <class Bits>
     uint32_t attributes(const Document& document, uint32_t element, NameResolver& names, Level& into, bool late);
     template <class Bits>
@@ -90,8 +107,15 @@ private:
     void apply_spans(uint32_t context, Emit&& emit);
     template <class Emit>
     void test(const TreeMachine::Candidate* begin, const TreeMachine::Candidate* end, Emit&& emit);
+    struct Group { uint32_t begin, end; };                  // in quicks_: entries whose pivot holds
+    template <class Emit>
+    void test_groups(std::span<const Group> groups, Emit&& emit);
     template <class Bits>
     void leaf(const Locals& labels, std::string_view value, Level& into);    // an attribute or a text
+    template <class Bits>
+    void leaf_found(const Locals& labels, Level& into);     // the same, once its tests are known
+    template <class Bits>
+    void count(uint32_t element, Level& into, bool late);   // the counters whose time has come
     void emit(Level& into, uint32_t position, uint64_t bits);
     void hand_over(Level& into);                            // what emit() has gathered
     void pass(Level& level, Level& above);                  // what is below an element is also below what it stands in
@@ -123,14 +147,32 @@ private:
     Locals localize(const uint32_t* labels, uint32_t any) const;
     void fire(Locals& locals, uint32_t local) const;
     void add_family(Locals& locals, uint32_t name);
+    void find_counters();
+    void count_siblings(const Document& document);
 
     std::shared_ptr<const TreeMachine> machine_;
     std::vector<Locals> element_labels_, attribute_labels_;  // by name
     Locals text_labels_, root_labels_;
     std::vector<Family> families_;
     std::vector<uint32_t> places_;                          // by element: its place, if its name has a family
+    // What counters say, of every element. Siblings of one name are a group.
+    struct Siblings {
+        struct Place { uint32_t by_name, among_all, group, parent; };
+        struct Open { uint32_t parent, group; };
+        struct Name { uint64_t run = 0; std::vector<Open> open; };       // as in Family
+        std::array<Locals, counters> labels;
+        bool are_counted = false, is_early = false;         // somebody asks for some; and where nothing was found before
+        std::vector<Place> places;                          // by element
+        std::vector<uint32_t> children, groups;             // how many; by parent, from 1 on, as 0 is the document; by group
+        std::vector<Name> names;
+        uint32_t number(Counter counter, uint32_t element) const;
+    } siblings_;
     enum Interest : uint8_t { interest_known = 1, interest_element = 2, interest_attribute = 4, interest_place = 8 };
     std::vector<uint8_t> interest_;                         // by name; 0: not looked up yet
+    std::vector<Bare> bare_;                                // by name
+    std::vector<Group> group_list_;                         // of the context in hand
+    std::vector<uint32_t> positions_;                       // of those that were found to hold
+    uint64_t stamps_ = 0;
     std::vector<Level> levels_;                             // by depth; 0 is the document
     std::vector<uint32_t> open_;
     uint32_t next_text_ = 0;

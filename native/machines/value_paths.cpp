@@ -129,7 +129,7 @@ const ValuePathsRun::Groups& ValuePathsRun::groups(uint32_t name) {
     return found;
 }
 
-void ValuePathsRun::run(const Document& document, NameResolver& names, AcceptBits& out) {
+void ValuePathsRun::run(const Document& document, NameResolver& names, AnswerBits& out) {
     if (document.attribute_name.size() == 0) return;
     document_ = &document;
     names_ = &names;
@@ -164,11 +164,7 @@ void ValuePathsRun::accept(uint32_t test, WordsView paths) {
     ++looked_at_;
     paths_.directories().template each<Bits>(test, paths, scratch_, [&](const ValuePaths::Record& record, uint64_t mask) {
         if (!(mask & record.paths)) return;
-        uint64_t bits = Bits::pext(mask, record.paths);
-        uint32_t word = record.accept >> 6, shift = record.accept & 63;
-        if (uint64_t low = bits << shift) out_->set(word, low);
-        if (shift)
-            if (uint64_t high = bits >> (64 - shift)) out_->set(word + 1, high);
+        out_->append(record.accept, Bits::pext(mask, record.paths));
     });
 }
 

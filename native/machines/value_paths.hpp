@@ -9,7 +9,7 @@
 // A TreeMachine has at most one of these, for those of its patterns that have this form, and nobody else sees the difference.
 #pragma once
 
-#include "base/accept_bits.hpp"
+#include "base/answer_bits.hpp"
 #include "base/directory.hpp"
 #include "machines/label.hpp"
 #include "machines/lazy.hpp"
@@ -84,7 +84,7 @@ public:
     void set_bytes_max(uint64_t bytes) { lazy_.set_bytes_max(bytes); }
     uint64_t bytes() const { return lazy_.bytes(); }
     uint64_t looked_at() const { return looked_at_; }       // directories
-    void run(const Document& document, NameResolver& names, AcceptBits& out);
+    void run(const Document& document, NameResolver& names, AnswerBits& out);
 
 private:
     struct Groups {                                         // of an attribute's name: those of its labels that have values
@@ -104,7 +104,7 @@ private:
     // Of the run in progress.
     const Document* document_ = nullptr;
     NameResolver* names_ = nullptr;
-    AcceptBits* out_ = nullptr;
+    AnswerBits* out_ = nullptr;
     bool is_hard_ = false;                                  // which instructions there are
 };
 

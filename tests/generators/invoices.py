@@ -31,7 +31,7 @@ class InvoiceDrawer:
         parts = [] if self.slip() else [f"<ID>{number if not self.slip() else random.choice((1, 12345))}</ID>"]
         parts.append(f"<Quantity>{quantity}</Quantity><Price>{price}</Price>")
         currency = f' currency="{random.choice(("EUR", "USD", ""))}"' if self.slip() else ' currency="EUR"'
-        parts.append(f"<Amount{currency}>{amount if not self.slip() else random.choice(('x', '1.005'))}</Amount>")
+        parts.append(f"<Amount{currency}>{amount if not self.slip() else random.choice(('x', '1.0625'))}</Amount>")
         if random.random() < 0.3:
             parts.append(f"<Reason>{random.choice(('credit note', 'none', 'Seller'))}</Reason>")
         if random.random() < 0.3:

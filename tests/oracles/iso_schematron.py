@@ -1,7 +1,7 @@
 """lxml's isoschematron as the oracle of Schematron: which items of a document break which assertion, by its own XSLT.
 
 Its stylesheet looks at comments and processing instructions only where no context has a parenthesis, though it means
-the opposite; a parameter sets that right. In locations it leaves out which comment is meant.
+the opposite; a parameter sets that right. It does not say which comment it means.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from treecast.overlay.storage import (
 )
 from treecast.sim import SimulatedStorage
 
+pytestmark = pytest.mark.house
+
 
 def draw_changes(draw: Random, last_body: int) -> list[Change]:
     changes: list[Change] = []

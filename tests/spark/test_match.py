@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from generators.conditions import ConditionDrawer, draw_valued_document
+from generators.expressions import draw_expressions
+from generators.mixed_documents import draw_mixed_document
 from oracles.differential import lxml_matches
 from support.rounds_conditions import condition_words
 from test_cases import CASES
@@ -136,8 +138,9 @@ def random_set(tmp_path_factory: pytest.TempPathFactory) -> Population:
     """Queries of the whole language on drawn documents; lxml is the oracle."""
     random = Random(20261115)
     drawer = ConditionDrawer(random, condition_words(random, namespaces=True), depth_max=3)
-    queries = [drawer.query() for _ in range(250)]
-    documents = {str(number): draw_valued_document(random, namespaces=True) for number in range(120)}
+    queries = [*(drawer.query() for _ in range(150)), *draw_expressions(random, 100)]
+    documents = {str(number): draw_valued_document(random, namespaces=True) for number in range(60)}
+    documents |= {f"mixed {number}": draw_mixed_document(random) for number in range(60)}
     subscriptions = [
         {"id": str(number), "query": query.text, "namespaces": query.namespaces, "ordered": query.ordered}
         for number, query in enumerate(queries)

@@ -22,7 +22,7 @@ and the first false predicate as written; of a union, its best branch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -36,9 +36,9 @@ PLACES_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an element, attribute or text is in the document."""
+    """Where an element, attribute or text is in the document; `places` finds comments and the document itself too."""
 
-    kind: Literal["element", "attribute", "text"]
+    kind: Literal["document", "element", "attribute", "text", "comment", "instruction"]
     path: str
     """Such as /a[1]/b[2]/@c, names as the document writes them."""
     line: int
@@ -193,12 +193,25 @@ def places(
     places_max: int = PLACES_MAX,
 ) -> list[Place]:
     """Where the items are that a query selects, in document order; the first `places_max` of them."""
+    return [place for place, _ in places_with_values(document, query, (), namespaces, limits, entities, places_max)]
+
+
+def places_with_values(
+    document: AnyDocument,
+    query: str,
+    expressions: Sequence[str],
+    namespaces: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    entities: EntityTexts = None,
+    places_max: int = PLACES_MAX,
+) -> list[tuple[Place, tuple[str, ...]]]:
+    """As `places`, with the string values of relative expressions at each of the items."""
     given = document.native if isinstance(document, Document) else bytes(document)
+    texts = [expression.encode() for expression in expressions]
+    settings = (limits or Limits()).native(), native_entities(entities)
     bindings = list((namespaces or {}).items())
-    found = _native.places(
-        given, query.encode(), bindings, places_max, (limits or Limits()).native(), native_entities(entities)
-    )
-    return [Place(*raw) for raw in found]
+    found = _native.places(given, query.encode(), texts, bindings, places_max, *settings)
+    return [(Place(*place), values) for place, values in found]
 
 
 def _place(raw: tuple[Any, ...] | None) -> Place | None:

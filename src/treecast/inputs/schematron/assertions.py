@@ -25,8 +25,6 @@ from treecast.inputs.schematron.expression import (
     Call,
     Expression,
     ExpressionError,
-    Path,
-    Variable,
     parse_expression,
     written,
 )
@@ -75,17 +73,6 @@ class Assertion:
     def plain_message(self) -> str:
         """The message with its expressions in braces."""
         return "".join(part if isinstance(part, str) else f"{{{written(part)}}}" for part in self.message)
-
-    @property
-    def values_query(self) -> str:
-        """A transformation: for each item that breaks it, elements `v` with the values of its message; "" if none."""
-        item = Path(False, (), Variable("item"))
-        try:
-            values = [rebase(part, item) for part in self.message if not isinstance(part, str)]
-        except InliningError:
-            return ""
-        made = "".join(f"<v>{{{written(Call('string', (value,)))}}}</v>" for value in values)
-        return f"for $item in {self.query} return <m>{made}</m>" if made else ""
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from treecast.document import AnyDocument, EntityTexts, Limits
-from treecast.errors import QueryError, TreecastError
 from treecast.index import Index
-from treecast.index.explain import Place, places
+from treecast.index.explain import Place, places_with_values
 from treecast.inputs.schematron.assertions import Assertion, Rules
-from treecast.inputs.schematron.markup import Markup, read_markup
+from treecast.inputs.schematron.expression import written
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class Checker:
         self.index = Index(limits=limits, entities=entities)
         self.index.add_many(rules.table())
         self._assertions = {each.id: each for each in rules}
-        self._values: dict[str, Index | None] = {}  # the values of messages, of as many assertions as were broken
         self._limits = limits
         self._entities = entities
 
@@ -56,44 +54,15 @@ class Checker:
         found: list[Failure] = []
         for id in ids:
             assertion = self._assertions[id]
-            items = places(
-                document,
-                assertion.query,
-                namespaces=self.rules.namespaces,
-                limits=self._limits,
-                entities=self._entities,
+            values = [written(part) for part in assertion.message if not isinstance(part, str)]
+            items = places_with_values(
+                document, assertion.query, values, self.rules.namespaces, self._limits, self._entities
             )
-            messages = self._messages(document, assertion, len(items))
-            found += [Failure(assertion, place, text) for place, text in zip(items, messages, strict=True)]
+            found += [Failure(assertion, place, _fill(assertion, texts)) for place, texts in items]
         return found
 
-    def _messages(self, document: AnyDocument, assertion: Assertion, count: int) -> list[str]:
-        """For each item; with the expressions themselves where their values are not to be had."""
-        plain = [assertion.plain_message] * count
-        if assertion.id not in self._values:
-            self._values[assertion.id] = self._value_index(assertion)
-        index = self._values[assertion.id]
-        if index is None or not count:
-            return plain
-        try:
-            delivered = index.render(document)
-            rows = list(read_markup(b"<r>%s</r>" % delivered[0].payload).elements()) if delivered else []
-        except TreecastError:  # a payload over a limit
-            return plain
-        return [_fill(assertion, row) for row in rows[:count]] if len(rows) >= count else plain
 
-    def _value_index(self, assertion: Assertion) -> Index | None:
-        """One transformation: the values of a message, for each item. None without any, or if it is refused."""
-        if not assertion.values_query:
-            return None
-        index = Index(namespaces=self.rules.namespaces, limits=self._limits, entities=self._entities)
-        try:
-            index.add("values", assertion.values_query)
-        except QueryError:
-            return None
-        return index
-
-
-def _fill(assertion: Assertion, row: Markup) -> str:
-    values = iter(["".join(part for part in each.content if isinstance(part, str)) for each in row.elements()])
-    return "".join(part if isinstance(part, str) else next(values) for part in assertion.message)
+def _fill(assertion: Assertion, values: tuple[str, ...]) -> str:
+    left = iter(values)
+    text = "".join(part if isinstance(part, str) else next(left) for part in assertion.message)
+    return " ".join(text.split())
