@@ -100,3 +100,28 @@ def test_too_much_work_is_undecided_and_holds_nobody_up() -> None:
     with pytest.warns(treecast.UndecidedWarning, match="TC340 the subscription 'slow' is undecided"):
         assert index.match(b"<r>" + b"<i/>" * 2_000 + b"</r>") == ["quick", "name"]
     assert index.match(b"<r><i/><i/></r>") == ["quick", "name"]
+
+
+def test_a_count_is_a_place() -> None:
+    """Small counts of children are patterns, which the machines decide."""
+    for text, pattern in {
+        "/a[count(b) > 0]": "/a[b]",
+        "/a[count(b/c) = 0]": "/a[not(b/c)]",
+        "/a[2 <= count(b)]": "/a[b[2]]",
+        "/a[count(b) < 2]": "/a[not(b[2])]",
+        "/a[count(b) = 2]": "/a[b[2] and not(b[3])]",
+        "/a[@x and count(b) != 2]": "/a[@x and (not(b[2]) or b[3])]",
+        "count(//b) >= 1": "//b != '' or //b = ''",
+    }.items():
+        found, meant = treecast.Query(text), treecast.Query(pattern)
+        if text.startswith("/"):
+            assert found == meant
+        assert "count" not in str(found)
+    index = treecast.Index()
+    for count in range(6):
+        for relation in ("=", "!=", "<", "<=", ">", ">="):
+            index.add(f"{relation} {count}", f"/a[count(b) {relation} {count}]")
+    for number in range(6):
+        tree = etree.fromstring("<a>" + "<b/><c/>" * number + "</a>")
+        expected = [id for id in index if tree.xpath(f"count(/a/b) {id}")]
+        assert index.match(etree.tostring(tree)) == expected

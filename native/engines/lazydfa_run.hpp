@@ -70,7 +70,7 @@ private:
         Query query;
     };
     // PERF: bench/shapes.py. Sets of four: with single places, a third of 200 queries would displace each other all the time.
-    static constexpr uint32_t parsed_max = 512, parsed_set = 4;
+    static constexpr uint32_t parsed_max = 4096, parsed_set = 4;
     std::vector<ParsedQuery> parsed_;
     uint32_t parsed_next_ = 0;                  // which of its set the next one displaces
     // Of the match in progress.

@@ -123,6 +123,9 @@ protected:
     void read_whole(const Failure& plain);
     Operand as_term(const Operand& operand);
     Operand term_condition(uint32_t term, Slice source);
+    uint32_t simplify_count(const Term& comparison);
+    uint32_t counted(const Term& path, uint32_t least, Slice source);
+    uint32_t denied(uint32_t expr, Slice source);
     virtual bool reads_bound_terms() const { return false; }
     [[noreturn]] void refuse_relative(uint32_t term);
 

@@ -4,6 +4,7 @@
 // in [@a = 1 and count(b) > 2] the first part stays a pattern. A whole query that is no union of paths becomes /*[condition]:
 // every document has one root element, and the condition does not depend on it.
 #include "query/query_parser.hpp"
+#include "query/relation.hpp"
 
 namespace treecast {
 
@@ -86,11 +87,87 @@ QueryParser::Operand QueryParser::term_condition(uint32_t term, Slice source) {
         made.next = no_term;
         term = append(query_.terms_, made, source);
     }
+    if (query_.terms_[term].kind == TermKind::comparison)
+        if (uint32_t simple = simplify_count(query_.terms_[term]); simple != no_entry) return {Is::condition, false, Relation::eq, simple, source};
     Expr expr;
     expr.kind = ExprKind::term;
     expr.first = term;
     expr.value = relax(term);
     return make_condition(expr, query_.terms_[term].uses_position, source);
+}
+
+// count(path) against a small whole number, as patterns have it: count(b) > 2 holds where there is a b[3], and count(b//c) = 0
+// where there is no b//c. no_entry: it is something else.
+uint32_t QueryParser::simplify_count(const Term& comparison) {
+    if (bound_) return no_entry;
+    const uint32_t first = comparison.first, second = query_.terms_[first].next;
+    if (query_.terms_[second].next != no_term) return no_entry;
+    auto is_count = [&](uint32_t at) { return query_.terms_[at].kind == TermKind::call && query_.terms_[at].function == TermFunction::count; };
+    const bool turn = is_count(second);
+    const Term count = query_.terms_[turn ? second : first], number = query_.terms_[turn ? first : second];
+    if (!is_count(turn ? second : first) || number.kind != TermKind::number) return no_entry;
+    const double value = query_.values_[number.value].number;
+    constexpr double count_max = 1000;
+    if (!(value >= 0 && value <= count_max) || value != static_cast<uint32_t>(value)) return no_entry;
+    auto relation = static_cast<Relation>(query_.terms_[second].relation);
+    if (turn) relation = mirrored(relation);
+    const auto n = static_cast<uint32_t>(value);
+    const Term path = query_.terms_[count.first];
+    const Slice source = comparison.source;
+    auto at_least = [&](uint32_t least) { return counted(path, least, source); };
+    auto both = [&](uint32_t a, uint32_t b, ExprKind kind) { return a == no_entry || b == no_entry ? no_entry : join_exprs(kind, {a, b}, source); };
+    switch (relation) {
+        case Relation::ge: return n == 0 ? no_entry : at_least(n);
+        case Relation::gt: return at_least(n + 1);
+        case Relation::lt: return n == 0 ? no_entry : denied(at_least(n), source);
+        case Relation::le: return denied(at_least(n + 1), source);
+        case Relation::eq: return n == 0 ? denied(at_least(1), source) : both(at_least(n), denied(at_least(n + 1), source), ExprKind::conjunction);
+        case Relation::ne: return n == 0 ? at_least(1) : both(denied(at_least(n), source), at_least(n + 1), ExprKind::disjunction);
+    }
+    return no_entry;
+}
+
+// That the path selects at least so many items. More than one are counted only where they are children of one name: b[3].
+uint32_t QueryParser::counted(const Term& path, uint32_t least, Slice source) {
+    if (path.kind != TermKind::path || path.first != no_term || path.variable != no_term || path.predicates != no_term || path.steps == no_term) return no_entry;
+    const TermStep& step = query_.term_steps_[path.steps];
+    const bool child = !path.absolute && step.next == no_term && step.axis == TermAxis::child && step.test == TermTest::name && step.predicates == no_term;
+    if (least > 1 && !child) return no_entry;
+    const Mark before = mark();
+    Expr exists;
+    try {
+        scan_.at = path.source.begin;
+        Operand again = read_union();
+        if (again.is != Is::paths || scan_.at < path.source.end() || query_.terms_.size() != before.terms) throw Failure(Family::query, "TC101", "");
+        exists.first = again.index;
+    } catch (const Failure&) {
+        go_back(before);
+        return no_entry;
+    }
+    scan_.at = before.at;
+    if (least > 1) {
+        Value number;
+        number.is_number = true;
+        number.number = least;
+        Expr place;
+        place.kind = ExprKind::position;
+        place.value = append(query_.values_, number, source);
+        place.source = source;
+        Step& last = query_.steps_[query_.paths_[exists.first].first];
+        last.positional = true;
+        last.predicates = append(query_.exprs_, place, source);
+    }
+    exists.source = source;
+    return append(query_.exprs_, exists, source);
+}
+
+uint32_t QueryParser::denied(uint32_t expr, Slice source) {
+    if (expr == no_entry) return no_entry;
+    Expr negation;
+    negation.kind = ExprKind::negation;
+    negation.first = expr;
+    negation.source = source;
+    return append(query_.exprs_, negation, source);
 }
 
 // A query that is no union of paths. `plain` is why.
