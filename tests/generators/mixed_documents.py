@@ -57,6 +57,9 @@ class MixedDocument:
 
     def text(self) -> None:
         value, form = self.value(), self.random.random()
+        if "9007199254740993" in self.values:  # with a point each, so that two beside each other are no longer number
+            self.out.append(value if "." in value else f"{value}.")
+            return
         if form < 0.6:
             self.out.append(escape(value))
         elif form < 0.75 and value:

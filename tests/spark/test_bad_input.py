@@ -166,7 +166,7 @@ def test_wrong_settings(spark: SparkSession, index: treecast.Index) -> None:
 
 def test_refused_subscriptions_are_listed_and_counted(spark: SparkSession) -> None:
     documents = spark.createDataFrame([(b"<a/>",)], "document binary")
-    rows: list[Any] = [("good", "/a"), ("good", "//b"), *[(f"bad {number}", "a[") for number in range(30)]]
+    rows: list[Any] = [("good", "/a"), ("good", "//b"), *[(f"bad {number}", "a/b") for number in range(30)]]
     subscriptions = spark.createDataFrame(rows, "id string, query string").coalesce(1)
     with pytest.raises(QueryError, match="31 subscriptions were refused") as caught:
         match(documents, subscriptions)
