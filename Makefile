@@ -1,6 +1,6 @@
 # `make` alone lists the commands. All except help and clean set up .venv first (tools/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long bench check wheel sanitize fuzz clean
+.PHONY: help setup demo test long bench check wheel wheels docs sanitize fuzz clean
 unexport PYTHONPATH PYTHONHOME
 
 PYTHON := .venv/bin/python
@@ -41,6 +41,12 @@ bench: setup  ## measure treecast and its peers; BENCH_ARGS are arguments
 
 wheel: setup  ## build a wheel and a source distribution in dist/
 	@$(PYTHON) tools/build_dist.py dist
+
+wheels: setup  ## build wheels for any recent Linux in dist/, one per Python found, and try each in a clean venv
+	@bash tools/wheels.sh
+
+docs: setup  ## build the documentation site in build/site
+	@bash tools/docs.sh
 
 sanitize: setup  ## run the native tests under the address and undefined-behaviour sanitizers
 	@bash tools/sanitize.sh

@@ -277,10 +277,23 @@ child=""
 stop() { [ -z "$child" ] || kill -- "-$child" 2>/dev/null; say "interrupted" >&2; exit 130; }
 trap stop INT TERM HUP
 
+# "7 of 22 files" while ninja compiles: its log gains a line for each file, and what it read at first says how many there are.
+files_built() {
+    local home built=0 all
+    for home in build/cp3*; do
+        [ "$home/.ninja_log" -nt build/setup.began ] || continue
+        all=$(grep -c '^build [^ ]*\.\(o\|gch\):' "$home/build.ninja" 2>/dev/null)
+        built=$(find "$home/CMakeFiles" \( -name '*.o' -o -name '*.gch' \) -newer build/setup.began 2>/dev/null | wc -l)
+        [ "$built" -eq 0 ] || printf ', %d of %d files built' "$built" "${all:-0}"
+        return
+    done
+}
+
 attempt() {    # attempt "words" command…: its exit status
     local words=$1 began=$SECONDS reported=-1 passed status
     shift
     printf -- '---- %s: %s\n' "$words" "$*" >>"$LOG"
+    : >build/setup.began
     set -m    # a process group of its own, so that an interruption reaches the compilers too
     "$@" >>"$LOG" 2>&1 </dev/null &
     child=$!
@@ -290,10 +303,10 @@ attempt() {    # attempt "words" command…: its exit status
         passed=$((SECONDS - began))
         [ $passed -ge 2 ] || continue
         if [ -t 1 ]; then
-            [ $passed -eq $reported ] || printf '\rtreecast set-up: %s … %d s' "$words" $passed
+            [ $passed -eq $reported ] || printf '\rtreecast set-up: %s … %d s%s' "$words" $passed "$(files_built)"
             reported=$passed
         elif [ $reported -lt 0 ] || [ $passed -ge $((reported + 30)) ]; then
-            say "$words … $passed s"
+            say "$words … $passed s$(files_built)"
             reported=$passed
         fi
     done

@@ -40,7 +40,7 @@ std::string_view utf8(nb::handle text, const char* what) {
 }
 
 // An Arrow array of large_string, as its two buffers.
-struct TextColumn {
+struct ArrowTexts {
     const int64_t* ends;
     const char* bytes;
     std::string_view operator[](size_t i) const { return {bytes + ends[i], static_cast<size_t>(ends[i + 1] - ends[i])}; }
@@ -106,8 +106,8 @@ nb::object catch_up(Index& index, nb::list gone, nb::list pairs, nb::list settin
 // The columns of an Arrow table by their addresses. `numbers` are the settings by row; 0 means that all rows have the first.
 nb::object add_arrow(Index& index, size_t count, uintptr_t id_ends, uintptr_t id_bytes, uintptr_t query_ends,
                      uintptr_t query_bytes, uintptr_t numbers, nb::list settings, size_t listed_max) {
-    TextColumn ids{reinterpret_cast<const int64_t*>(id_ends), reinterpret_cast<const char*>(id_bytes)};
-    TextColumn queries{reinterpret_cast<const int64_t*>(query_ends), reinterpret_cast<const char*>(query_bytes)};
+    ArrowTexts ids{reinterpret_cast<const int64_t*>(id_ends), reinterpret_cast<const char*>(id_bytes)};
+    ArrowTexts queries{reinterpret_cast<const int64_t*>(query_ends), reinterpret_cast<const char*>(query_bytes)};
     std::vector<const Settings*> all;
     for (nb::handle one : settings) all.push_back(&nb::cast<const Settings&>(one));
     std::vector<Item> items(count);

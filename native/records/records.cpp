@@ -393,7 +393,7 @@ void RecordSplitter::tag_closed(size_t end, bool empty) {
 void RecordSplitter::close_element(size_t end) {
     at_ = end;
     place_ = Place::text;
-    names_.resize(names_.size() - lengths_.back());
+    names_.erase(names_.size() - lengths_.back());
     lengths_.pop_back();
     if (in_record()) {
         if (lengths_.size() == record_depth_) end_record(end);

@@ -1,3 +1,3 @@
 """The version, for those who may not import the package as a whole."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

@@ -35,7 +35,7 @@ def example(queues: int = 3) -> dict[str, Any]:
     queue = {"waiting": 10**9, "sent": 1_000, "receivers": 3, "is_parked": True, "is_paused": False}
     return {
         "broker": "\x1b[2Jbroker" * 10,
-        "version": "0.1.0",
+        "version": "0.2.0",
         "uptime_ms": 10**10,
         "store": "x",
         "totals": {"published": 10**10, "matched": 10**12, "delivered": 10**11, "refused": 1},
