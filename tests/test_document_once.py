@@ -171,7 +171,7 @@ def test_a_batch_reports_what_it_refuses() -> None:
     assert isinstance(answers[1], DocumentError) and answers[1].code == "TC209"
     assert isinstance(answers[2], Document)
     with pytest.raises(TypeError):
-        Index().match_many(read(b"<a/>"))  # type: ignore[call-overload]
+        Index().match_many(read(b"<a/>"))
 
 
 # -- lists of steps

@@ -132,7 +132,7 @@ def test_forms_of_documents(index: Index) -> None:
     for documents in given:
         assert rows(index.render_many(documents, threads=2)) == expected
     with pytest.raises(TypeError, match="render_many takes a sequence of documents; for a single one use render"):
-        index.render_many(DOCUMENTS[0])  # type: ignore[arg-type]
+        index.render_many(DOCUMENTS[0])
 
 
 def test_wrong_settings(index: Index) -> None:

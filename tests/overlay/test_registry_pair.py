@@ -112,8 +112,12 @@ def test_it_is_ready_when_the_other_one_knows_that_they_are_paired(monkeypatch: 
     network.run(4_000)
     second = network.start("r2")
     receive = second.receive
-    is_news = lambda message: isinstance(message, Ship) and message.is_paired  # noqa: E731
-    monkeypatch.setattr(second, "receive", lambda *said: [] if is_news(said[1]) else receive(*said))
+
+    def receive_no_news(sender: str, message: Any, now_ms: int) -> Any:
+        is_news = isinstance(message, Ship) and message.is_paired
+        return [] if is_news else receive(sender, message, now_ms)
+
+    monkeypatch.setattr(second, "receive", receive_no_news)
     network.run(1_000)
     assert registry.pair.row.is_paired and not registry.pair.is_ready
     assert copied(network) and not second.pair.row.may_stand, "it has everything, and does not know what that means"

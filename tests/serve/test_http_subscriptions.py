@@ -43,7 +43,7 @@ def test_a_subscription_is_added_changed_and_removed(service: Service) -> None:
 
 def test_what_is_no_subscription_is_refused(service: Service) -> None:
     path = "/v1/subscriptions/wrong"
-    assert service.problem("PUT", path, {"query": "b["}) == (422, "TC104")
+    assert service.problem("PUT", path, {"query": "b"}) == (422, "TC104")
     assert service.problem("PUT", path, {"query": "//x:b"})[0] == 422
     assert service.problem("PUT", path, {"query": "/a", "deliver": "nothing"}) == (400, "TC434")
     assert service.problem("PUT", path, {"query": "/a", "colour": "red"}) == (400, "TC434")

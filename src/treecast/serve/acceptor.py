@@ -73,7 +73,7 @@ class Acceptor:
 
     def __init__(
         self,
-        make: Callable[[], asyncio.Protocol],
+        make: Callable[[], asyncio.BaseProtocol],
         connections: Collection[object],
         policy: AcceptPolicy,
         log: structlog.typing.FilteringBoundLogger,
@@ -83,7 +83,7 @@ class Acceptor:
         self._policy = policy
         self._log = log
         self._accepting: list[asyncio.Task[None]] = []
-        self._starting: dict[asyncio.Task[None], asyncio.Protocol] = {}
+        self._starting: dict[asyncio.Task[None], asyncio.BaseProtocol] = {}
 
     def accept(self, listening: socket.socket) -> None:
         """Begin to accept from a socket that listens. Whoever made it closes it, after `close`."""
@@ -124,7 +124,7 @@ class Acceptor:
             self._starting[task] = protocol
             task.add_done_callback(self._starting.pop)
 
-    async def _start(self, accepted: socket.socket, protocol: asyncio.Protocol) -> None:
+    async def _start(self, accepted: socket.socket, protocol: asyncio.BaseProtocol) -> None:
         tls = self._policy.context()
         try:
             accepted.setblocking(False)
