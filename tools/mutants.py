@@ -77,7 +77,7 @@ MUTANTS = [
     Mutant("machines/pattern.cpp", "relation == Relation::ne", "relation != Relation::ne", "= and != change places, for numbers", behind="number_bytes(number), "),
     Mutant("machines/pattern.cpp", "requirement[0] ^ negated_bit", "requirement[0] | negated_bit", "not(not()) stays not()"),
     Mutant("machines/pattern.cpp", "(expr.kind == ExprKind::conjunction) != negated", "(expr.kind == ExprKind::conjunction)", "not() leaves and as it is"),
-    Mutant("machines/pattern.cpp", "of_expr(query_.expr(expr.first), !negated)", "of_expr(query_.expr(expr.first), true)", "not() inside not() is one not()"),
+    Mutant("machines/pattern.cpp", "of_expr(query_.expr(expr.first), !negated, counting)", "of_expr(query_.expr(expr.first), true, counting)", "not() inside not() is one not()"),
     Mutant("machines/pattern.cpp", "way.exact && way.tests.empty() && way.here.size() + way.document.size() == 1", "way.here.size() + way.document.size() == 1", "not() of what is only nearly known"),
     Mutant("machines/pattern.cpp", "test && has_first(path)", "test.has_value()", "contains() looks at any item"),
     Mutant("machines/pattern.cpp", "number == std::floor(number)", "true", "[1.5] is [1]"),
@@ -88,7 +88,7 @@ MUTANTS = [
     Mutant("machines/pattern.cpp", "if (ordered) patterns.exact = false;", "if (!ordered) patterns.exact = false;", "ordered patterns are taken without their order"),
     # The machine.
     Mutant("machines/tree_run.cpp", "met(*check) != check->negated", "met(*check) == check->negated", "further requirements are turned round"),
-    Mutant("machines/tree_run.cpp", "value_.size() <= bytes_max", "value_.size() < bytes_max", "a value is cut where it still may be equal"),
+    Mutant("machines/tree_values.cpp", "value_.size() <= bytes_max", "value_.size() < bytes_max", "a value is cut where it still may be equal"),
     Mutant("machines/substrings.hpp", "occurrences_[at].end - begin >= values.text(test).size()", "true", "a substring may begin before the value"),
     Mutant("machines/substrings.hpp", "if (mark.visit == visit_) break;", "break;", "the last of the substrings is found, and no other"),
     Mutant("machines/substrings.cpp", "values.ends(state)", "values.shorter(state)", "a substring that ends here is passed over, in elements"),

@@ -15,11 +15,11 @@ void TreeRun::add_family(Locals& locals, uint32_t name) {
     std::span<const TreeMachine::Place> places = machine_->places(name);
     if (places.empty()) return;
     Family family;
+    locals.family = static_cast<uint32_t>(families_.size());    // in the copies too: they do not depend on the name alone
     for (const TreeMachine::Place& place : places) {
         Locals& placed = family.placed.emplace_back(place.place, locals).labels;
         fire(placed, place.local);
     }
-    locals.family = static_cast<uint32_t>(families_.size());
     families_.push_back(std::move(family));
 }
 
