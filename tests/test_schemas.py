@@ -22,6 +22,7 @@ from treecast.overlay.messages import (
     Subscribe,
 )
 from treecast.overlay.peer import Send
+from treecast.overlay.storage import one_by_one
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.fleet.pages import FleetDocumentPages
 from treecast.sim import SimulatedStorage
@@ -43,7 +44,7 @@ class Asker:
     def ask(self, command: Command) -> Answer:
         self.number += 1
         effects = self.broker.receive("client", Request(self.number, command), 0)
-        self.stored = [change for effect in effects for change in getattr(effect, "changes", ())]
+        self.stored = [change for effect in effects for change in one_by_one(getattr(effect, "changes", ()))]
         answers = [
             effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Answer)
         ]
