@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from lxml import etree
 from oracles.differential import Query, Setting, compare, plain
 
 from treecast import Index, _native
@@ -116,6 +117,17 @@ def test_places_against_lxml(simd: int) -> None:
         afterwards = "loaded and changed" if number % 2 else "as it is"
         setting = Setting(way, simd=simd, seed=number, afterwards=afterwards)
         assert compare(queries, documents, [setting]) == 3_000
+
+
+def test_empty_siblings_are_told_apart() -> None:
+    """What is remembered of an element with nothing below holds for its name, not for its place."""
+    queries = [f"/a[{condition}]" for condition in ("b[2]", "b[3]", "not(b[3])", "b[2] and not(b[3])", "b[1] and b[4]")]
+    index = Index()
+    index.add_many((query, query) for query in queries)
+    for number in range(6):
+        document = b"<a>" + b"<b/><c/>" * number + b"</a>"
+        tree = etree.fromstring(document)
+        assert index.match(document) == [query for query in queries if tree.xpath(query)]
 
 
 def test_a_saved_index_knows_places(tmp_path: Path) -> None:
