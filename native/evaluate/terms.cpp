@@ -10,19 +10,15 @@
 
 namespace treecast {
 
-namespace {
-
-bool is_true(const Terms::Result& result) {
-    switch (result.type) {
-        case TermType::items: return !result.items.empty();
-        case TermType::boolean: return result.boolean;
-        case TermType::number: return result.number != 0 && !std::isnan(result.number);
-        case TermType::string: return !result.string.empty();
+bool Terms::Result::is_true() const {
+    switch (type) {
+        case TermType::items: return !items.empty();
+        case TermType::boolean: return boolean;
+        case TermType::number: return number != 0 && !std::isnan(number);
+        case TermType::string: return !string.empty();
     }
     return false;
 }
-
-}  // namespace
 
 std::string number_text(double number) {
     if (std::isnan(number)) return "NaN";
@@ -66,7 +62,7 @@ const ItemTable& Terms::table() {
 
 bool Terms::truth(uint32_t index, const Context& context) {
     const Term& term = query_->term(index);
-    if (is_fixed(term)) return is_true(kept(index, context));
+    if (is_fixed(term)) return kept(index, context).is_true();
     switch (term.kind) {
         case TermKind::conjunction:
             for (uint32_t at = term.first; at != no_term; at = query_->term(at).next)
@@ -80,7 +76,7 @@ bool Terms::truth(uint32_t index, const Context& context) {
         default: break;
     }
     if (term.type == TermType::items) return has(index, context);
-    return is_true(compute(index, context));
+    return compute(index, context).is_true();
 }
 
 double Terms::number(uint32_t index, const Context& context) {

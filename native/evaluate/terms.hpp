@@ -29,6 +29,7 @@ public:
         double number = 0;
         std::string string;
         Set items;
+        bool is_true() const;      // boolean() of it
     };
 
     // The item that a term is asked at, its position, and how many there are.

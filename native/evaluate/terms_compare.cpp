@@ -25,16 +25,6 @@ double to_number(const Terms::Result& result) {
 
 bool is_equality(Relation relation) { return relation == Relation::eq || relation == Relation::ne; }
 
-bool truth_of(const Terms::Result& result) {
-    switch (result.type) {
-        case TermType::items: return !result.items.empty();
-        case TermType::boolean: return result.boolean;
-        case TermType::number: return result.number != 0 && !std::isnan(result.number);
-        case TermType::string: return !result.string.empty();
-    }
-    return false;
-}
-
 }  // namespace
 
 // From the left: a = b = c compares the result of a = b with c.
@@ -52,9 +42,9 @@ bool Terms::compare(const Term& comparison, const Context& context) {
 bool Terms::compare_results(Relation relation, Result& left, Result& right) {
     const bool left_set = left.type == TermType::items, right_set = right.type == TermType::items;
     const bool boolean = left.type == TermType::boolean || right.type == TermType::boolean;
-    if (boolean && is_equality(relation)) return related(relation, truth_of(left), truth_of(right));
+    if (boolean && is_equality(relation)) return related(relation, left.is_true(), right.is_true());
     if (boolean) {                   // a set is a truth value here, and that is a number; all else is a number at once
-        auto number = [](const Result& side) { return side.type == TermType::items ? double(truth_of(side)) : to_number(side); };
+        auto number = [](const Result& side) { return side.type == TermType::items ? double(side.is_true()) : to_number(side); };
         return related(relation, number(left), number(right));
     }
     if (left_set && right_set) return compare_sets(relation, left.items, right.items);

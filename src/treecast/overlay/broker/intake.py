@@ -53,24 +53,12 @@ class InForm(Protocol):
     def body(self) -> bytes: ...
 
 
-class Incoming(Protocol):
-    """The same, read."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def published_ms(self) -> int: ...
-    @property
-    def body(self) -> bytes:
-        """Its text,"""
+class Incoming(InForm, Protocol):
+    """The same, read. Its body is its text."""
 
     @property
     def content(self) -> AnyDocument:
-        """and what an index takes: the document, where it was read already."""
+        """What an index takes: the document, where it was read already."""
 
     @property
     def early(self) -> str:

@@ -90,7 +90,7 @@ class Pair:
         """What is stored has been replaced: whoever holds something of it in memory reads it again."""
         self._groups: deque[tuple[int, list[Written]]] = deque()
         self._acked = self.row.number if not self.partner else -1
-        self._can_be_replaced = False
+        self._can_be_replaced = False  # the other one has reported so
         self._held: deque[tuple[int, Effect]] = deque()
         self._copying: _Copying | None = None
         self._copy = self._part = 0  # the copy that arrives, or arrived last, and its last part
@@ -285,7 +285,6 @@ class Pair:
         self._held.clear()
         self._copying = None
         self._acked = -1
-        self._can_be_replaced = False
         self._fenced_ms = None
         self._heard_ms = now_ms
         is_established = not view.view.brokers
@@ -315,7 +314,6 @@ class Pair:
         self._held.clear()
         self._groups.clear()
         self._copying = None
-        self._can_be_replaced = False
         self._copy = self._part = 0
         self._set(term=term, is_primary=False, is_paired=False, is_complete=False, may_stand=False)
 
