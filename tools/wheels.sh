@@ -50,17 +50,18 @@ if [ "$(cat "$home/group" 2>/dev/null)" != "$wanted" ]; then
     "$home/tools/bin/python" -m pip install --quiet --disable-pip-version-check $wanted >>"$log" 2>&1 || fail "pip failed"
     echo "$wanted" >"$home/group"
 fi
-zig=$(echo "$home"/tools/lib/python*/site-packages/ziglang/zig)
+zig=$(readlink -f "$home"/tools/lib/python*/site-packages/ziglang/zig)
 
 # The compiler of a target, as a command. Debian's pyconfig.h includes that of the processor from a folder which only Debian's
-# compilers search: these headers differ in nothing that an extension sees, so all processors get the one that is here.
+# compilers search: these headers differ in nothing that an extension sees, so all processors get the one that is here. With -O2
+# from the first trial of CMake on, zig builds its libraries once and not a second time for debugging.
 make_compiler() {
     local target=$1 include=$home/include triple
     mkdir -p "$include"
     for triple in x86_64-linux-gnu aarch64-linux-gnu; do
         [ ! -d "/usr/include/$here-linux-gnu" ] || ln -sfn "/usr/include/$here-linux-gnu" "$include/$triple"
     done
-    printf '#!/bin/sh\nexec "%s" c++ -target %s "$@" -idirafter "%s"\n' "$zig" "$target" "$include" >"$home/$target-c++"
+    printf '#!/bin/sh\nexec "%s" c++ -target %s -O2 "$@" -idirafter "%s"\n' "$zig" "$target" "$include" >"$home/$target-c++"
     chmod +x "$home/$target-c++"
 }
 
@@ -74,12 +75,12 @@ platform_of() {
     esac
 }
 
-# build TARGET PYTHON: a wheel in $raw/wheel
+# build TARGET PYTHON: a wheel in $raw/wheel. By itself zig keeps frame pointers and makes -O2 of -O3, which takes some percent more time.
 build() {
     local target=$1 python=$2 machine=${1%%-*} kind=gnu suffix
     local settings=(-C "build-dir=build/wheels/$target/{wheel_tag}" -C wheel.py-api=cp312 -C cmake.define.TREECAST_STATIC_RUNTIME=ON
         -C "cmake.define.CMAKE_CXX_COMPILER=$home/$target-c++" -C cmake.define.CMAKE_DISABLE_PRECOMPILE_HEADERS=ON
-        -C "cmake.define.TREECAST_STUBS=$PWD/src/treecast/_native")
+        -C "cmake.define.CMAKE_CXX_FLAGS=-fomit-frame-pointer -Xclang -O3" -C "cmake.define.TREECAST_STUBS=$PWD/src/treecast/_native")
     [ ! -f "$home/$target/core.a" ] || settings+=(-C "cmake.define.TREECAST_CORE=$home/$target/core.a")
     [[ $target != *-musl ]] || kind=musl
     suffix=.cpython-$("$python" -c 'import sys; print("%d%d" % sys.version_info[:2])')-$machine-linux-$kind.so
