@@ -90,4 +90,38 @@ void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) 
     nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t test) { return set_test(test); });
 }
 
+// The tests of a derived label. Its values are short, or parts of one text: so substrings are found in one sweep as well.
+void TreeRun::find_made_tests(uint32_t label, const Document&, uint32_t element, Level& into) {
+    const Values& values = machine_->values();
+    const DerivedValues::Made made = derived_values_.of_element(machine_->program(label) - 1, element, string_values_);
+    const TreeMachine::Gauges& gauges = machine_->gauges(label);
+    const uint32_t group = machine_->value_group(label);
+    double number = made.number;
+    if (!made.is_number) number = gauges.numbers() || (group && values.need(group).numbers) ? to_number(made.text) : std::nan("");
+    if (gauges.kinds) gauge(label, made.text, number, into);
+    if (!group) return;
+    auto set = [this](uint32_t test) { return set_test(test); };
+    if (!made.is_number) values.collect_texts(group, made.text, set);
+    values.collect_number(group, number, set);
+    if (!values.automaton(group)) return;
+    if (made.whole) sweep_made(group, made);
+    else values.collect_substrings(group, made.text, set);
+}
+
+// Elements close in the order of their ends, so it only reads on.
+void TreeRun::sweep_made(uint32_t group, const DerivedValues::Made& made) {
+    const Values& values = machine_->values();
+    Nest& nest = nests_[group];
+    if (!nest.sweep) nest.sweep = std::make_unique<Sweep>(values, group);
+    if (nest.run != run_) {
+        nest.run = run_;
+        nest.next_byte = 0;
+        nest.sweep->start(0);
+    }
+    const auto begin = static_cast<size_t>(made.text.data() - made.whole->data()), end = begin + made.text.size();
+    nest.sweep->read(values, std::string_view(*made.whole).substr(nest.next_byte, end - nest.next_byte));
+    nest.next_byte = end;
+    nest.sweep->within(values, begin, [this](uint32_t test) { return set_test(test); });
+}
+
 }  // namespace treecast

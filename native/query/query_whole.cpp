@@ -10,7 +10,7 @@ namespace treecast {
 
 QueryParser::Mark QueryParser::mark() const {
     return {query_.paths_.size(), query_.steps_.size(), query_.exprs_.size(), query_.values_.size(), query_.terms_.size(),
-            query_.term_steps_.size(), scan_.at, entries_, context_, in_branch_, bound_, message_, in_term_predicate_};
+            query_.term_steps_.size(), query_.derived_.size(), scan_.at, entries_, context_, in_branch_, bound_, message_, in_term_predicate_};
 }
 
 void QueryParser::go_back(const Mark& mark) {
@@ -20,6 +20,7 @@ void QueryParser::go_back(const Mark& mark) {
     query_.values_.resize(mark.values);
     query_.terms_.resize(mark.terms);
     query_.term_steps_.resize(mark.term_steps);
+    query_.derived_.resize(mark.derived);
     scan_.at = mark.at;
     entries_ = mark.entries;
     context_ = mark.context;
@@ -92,6 +93,7 @@ QueryParser::Operand QueryParser::term_condition(uint32_t term, Slice source) {
     Expr expr;
     expr.kind = ExprKind::term;
     expr.first = term;
+    expr.derived = derive(term);
     expr.value = relax(term);
     return make_condition(expr, query_.terms_[term].uses_position, source);
 }
@@ -197,6 +199,7 @@ void QueryParser::read_whole(const Failure& plain) {
         query_.terms_.clear();
         query_.term_steps_.clear();
         query_.values_.clear();
+        query_.derived_.clear();
         entries_ = 0;
     }
     Operand condition = selects ? term_condition(term, branch.source) : as_condition(read_disjunction());
