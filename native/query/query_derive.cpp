@@ -280,4 +280,48 @@ QueryParser::Goal QueryParser::derived_goal(uint32_t index, uint32_t& path) {
     return {};
 }
 
+// concat(a, "-", b) = "x-y": what comes before the "-" is a, wherever that stands in the literal. no_entry: nothing is known.
+uint32_t QueryParser::relax_concat(const Term& comparison) {
+    if (bound_ || comparison.kind != TermKind::comparison) return no_entry;
+    uint32_t made = comparison.first, constant = query_.terms_[made].next;
+    const Term& right = query_.terms_[constant];
+    std::string_view whole, before, after;
+    if (right.next != no_term || static_cast<Relation>(right.relation) != Relation::eq) return no_entry;
+    if (constant_text(made, whole)) std::swap(made, constant);
+    const Term& concat = query_.terms_[made];
+    if (concat.kind != TermKind::call || concat.function != TermFunction::concat || !constant_text(constant, whole)) return no_entry;
+    const Slice literal = query_.values_[query_.terms_[constant].value].text;
+    uint32_t part = concat.first;
+    if (constant_text(part, before)) part = query_.terms_[part].next;
+    const uint32_t follows = query_.terms_[part].next;
+    if (follows == no_term || !constant_text(follows, after) || after.empty() || !whole.starts_with(before)) return no_entry;
+    Source source;
+    if (query_.terms_[part].type == TermType::number || !derive_text(part, source)) return no_entry;
+    const uint32_t path = plain_path(source.path);
+    if (path == no_entry) return no_entry;
+    constexpr size_t ways_max = 8;
+    std::vector<uint32_t> ways;
+    for (size_t at = whole.find(after, before.size()); at != std::string_view::npos; at = whole.find(after, at + 1)) {
+        Value value;
+        value.text = {literal.begin + static_cast<uint32_t>(before.size()), static_cast<uint32_t>(at - before.size())};
+        Derived derived;
+        derived.program = source.program;
+        derived.path = path;
+        derived.is_exact = true;
+        derived.value = append(query_.values_, value, comparison.source);
+        if (ways.size() == ways_max || holds_without(derived)) return no_entry;
+        ways.push_back(derived_condition(append(query_.derived_, derived, comparison.source), comparison.source));
+    }
+    return ways.empty() ? no_entry : one_of(ways, comparison.source);
+}
+
+// A condition that always holds, but for what is derived.
+uint32_t QueryParser::derived_condition(uint32_t derived, Slice source) {
+    Expr itself;
+    itself.first = append(query_.paths_, PathEntry(), source);
+    itself.derived = derived;
+    itself.source = source;
+    return append(query_.exprs_, itself, source);
+}
+
 }  // namespace treecast

@@ -176,6 +176,8 @@ protected:
     uint32_t plain_path(uint32_t term);
     uint32_t derive(uint32_t term);
     Goal derived_goal(uint32_t term, uint32_t& path);
+    uint32_t relax_concat(const Term& comparison);
+    uint32_t derived_condition(uint32_t derived, Slice source);
 
     // query_refuse.cpp
     [[noreturn]] void refuse(const char* code, std::string message, Slice where, std::string hint = {});

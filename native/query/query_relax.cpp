@@ -80,7 +80,7 @@ uint32_t QueryParser::relax_condition(uint32_t index) {
         case TermKind::disjunction:
             for (uint32_t at = term.first; at != no_term; at = query_.terms_[at].next) parts.push_back(relax(at));
             return term.kind == TermKind::conjunction ? all_of(parts, term.source) : one_of(parts, term.source);
-        case TermKind::comparison: return relax_comparison(term);
+        case TermKind::comparison: return all_of({relax_comparison(term), relax_concat(term)}, term.source);
         case TermKind::call:
             if (term.function == TermFunction::boolean) return relax(term.first);
             if (term.function == TermFunction::contains || term.function == TermFunction::starts_with) {
@@ -162,11 +162,7 @@ uint32_t QueryParser::relax_predicate(uint32_t index) {
     uint32_t derived = derive(index), condition = relax(index);
     if (derived == no_entry) return condition;
     const Slice source = query_.terms_[index].source;
-    Expr itself;
-    itself.first = append(query_.paths_, PathEntry(), source);
-    itself.derived = derived;
-    itself.source = source;
-    return all_of({condition, append(query_.exprs_, itself, source)}, source);
+    return all_of({condition, derived_condition(derived, source)}, source);
 }
 
 // A path becomes one path for each of its parts that goes down. A step that goes up or sideways may lead anywhere, so the next

@@ -109,7 +109,7 @@ uint32_t QueryParser::simplify_count(const Term& comparison) {
     const Term count = query_.terms_[turn ? second : first], number = query_.terms_[turn ? first : second];
     if (!is_count(turn ? second : first) || number.kind != TermKind::number) return no_entry;
     const double value = query_.values_[number.value].number;
-    constexpr double count_max = 1000;
+    constexpr double count_max = 1 << 24;
     if (!(value >= 0 && value <= count_max) || value != static_cast<uint32_t>(value)) return no_entry;
     auto relation = static_cast<Relation>(query_.terms_[second].relation);
     if (turn) relation = mirrored(relation);
@@ -129,7 +129,8 @@ uint32_t QueryParser::simplify_count(const Term& comparison) {
     return no_entry;
 }
 
-// That the path selects at least so many items. More than one are counted only where they are children of one name: b[3].
+// That the path selects at least so many items. More than one are counted only where they are children of one name: b[3], or
+// b[position() >= 30].
 uint32_t QueryParser::counted(const Term& path, uint32_t least, Slice source) {
     if (path.kind != TermKind::path || path.first != no_term || path.variable != no_term || path.predicates != no_term || path.steps == no_term) return no_entry;
     const TermStep& step = query_.term_steps_[path.steps];
@@ -151,8 +152,10 @@ uint32_t QueryParser::counted(const Term& path, uint32_t least, Slice source) {
         Value number;
         number.is_number = true;
         number.number = least;
+        constexpr uint32_t place_max = 8;          // PERF: bench/language.py. Each place is a label, and so many are cheap
         Expr place;
         place.kind = ExprKind::position;
+        place.relation = least > place_max ? Relation::ge : Relation::eq;
         place.value = append(query_.values_, number, source);
         place.source = source;
         Step& last = query_.steps_[query_.paths_[exists.first].first];
