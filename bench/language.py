@@ -58,11 +58,11 @@ EVALUATED = (
     "string-length(/feed) * {number} = 1",
     "count(//sub) mod {number} = 1000000",
     '//item[concat(name, @lang, "{word}") = "x"]',
-    '//item[@n + {number} = 1]',
-    '//item[position() * {number} = 1]',
-    '//item[preceding-sibling::item/@n = @n + {number}000]',
-    '//item[ancestor::feed/@n + {number} = @n]',
-    '//item[string-length(name) * {number} = 1]',
+    "//item[@n + {number} = 1]",
+    "//item[position() * {number} = 1]",
+    "//item[preceding-sibling::item/@n = @n + {number}000]",
+    "//item[ancestor::feed/@n + {number} = @n]",
+    "//item[string-length(name) * {number} = 1]",
 )
 
 

@@ -426,16 +426,16 @@ private:
         m_.label_flags_.assign(plan_.labels(), TreeMachine::only_tested | TreeMachine::direct);
         m_.test_entries_.assign(m_.tests_, none);
         for (uint32_t e = 0; e < entries_.size(); ++e) {
-            if (position_[e] == none) continue;
             uint8_t& flags = m_.label_flags_[context_of(entries_.label(e))];
+            for (const Requirement& r : entries_.requirements(e))
+                if (r.reach == Reach::child && is_counter(entries_.label(r.target))) flags |= TreeMachine::counts;
+            if (position_[e] == none) continue;             // a gauge says it
             const TreeMachine::Wanted& wanted = m_.wanted_[position_[e] >> 6];
             if ((wanted.descend | wanted.keys) >> (position_[e] & 63) & 1) flags &= ~TreeMachine::only_tested;
             if (plan_.kind(e) == Kind::single && plan_.rest(e)[0].reach == Reach::value && plan_.context(e) < plan_.labels())
                 m_.test_entries_[test_[plan_.rest(e)[0].target]] = position_[e];
             else
                 flags &= ~TreeMachine::direct;
-            for (const Requirement& r : entries_.requirements(e))
-                if (r.reach == Reach::child && is_counter(entries_.label(r.target))) flags |= TreeMachine::counts;
         }
         std::vector<uint8_t> feeds(gauges_.size(), 0);
         for (const TreeMachine::Derived& derived : m_.derived_) feeds[derived.inner] = 1;

@@ -349,49 +349,6 @@ void TreeRun::find_tests(const Locals& labels, std::string_view value, uint32_t 
     list_tests(labels, into);
 }
 
-// For an element. Ancestors have its text in their values too, so no more of it is read than conditions need.
-void TreeRun::find_tests(const Locals& labels, const Document& document, uint32_t element, Level& into) {
-    if (!labels.valued) return;
-    bool numbers = false, whole = false;
-    uint64_t bytes_max = 0;
-    for (uint32_t label : labels) {
-        if (machine_->program(label)) continue;
-        numbers |= machine_->gauges(label).numbers();
-        uint32_t group = machine_->value_group(label);
-        if (!group) continue;
-        Values::Need need = machine_->values().need(group);
-        numbers |= need.numbers;
-        whole = whole || (need.whole && !is_swept(group, document, element));
-        bytes_max = std::max(bytes_max, need.bytes_max);
-    }
-    std::string_view value = value_beginning(document, element, whole ? none : bytes_max);
-    double number = std::nan("");
-    if (numbers) number = string_values_.number({document.text_begin[element], document.text_end[element]});
-    for (uint32_t label : labels) {
-        if (machine_->program(label)) {
-            find_made_tests(label, document, element, into);
-            continue;
-        }
-        if (machine_->gauges(label).kinds) gauge(label, value, number, into);
-        if (uint32_t group = machine_->value_group(label)) find_group_tests(group, document, element, value, number);
-    }
-    list_tests(labels, into);
-}
-
-void TreeRun::find_group_tests(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
-    const Values& values = machine_->values();
-    auto set = [this](uint32_t test) { return set_test(test); };
-    values.collect_texts(group, value, set);
-    values.collect_number(group, number, set);
-    if (!values.need(group).whole) return;
-    if (nests_[group].swept) {
-        sweep(group, document, element);
-    } else {
-        nests_[group].bytes += value.size();
-        values.collect_substrings(group, value, set);
-    }
-}
-
 // The sets of one element go into bitmaps, which are tested, and into lists, which are walked.
 void TreeRun::load(Level& level) {
     for (auto [word, mask] : level.child) child_bits_.set(word, mask);
