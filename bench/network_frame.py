@@ -175,9 +175,7 @@ class Role:
         for begin in range(0, len(bodies), FRAME):
             some = enumerate(bodies[begin : begin + FRAME], after + begin + 1)
             parcels = [Parcel(number, "bench", "", 0, "binary", body) for number, body in some]
-            message = Forward(
-                ROOT, "store", 1, 7, version, after + begin, after + begin + len(parcels), parcels
-            )
+            message = Forward(ROOT, "store", 1, 7, version, after + begin, after + begin + len(parcels), parcels)
             frames += [(ROOT, frame) for frame in encode([packet_of(message)])]
         return frames
 
@@ -270,8 +268,12 @@ def main(arguments: list[str]) -> int:
         times = measure_role(*make_role("passes on", some, []), 9)
         whole = sum(times.values()) / len(some) * 1e6
         report.add(
-            f"{kind}: passes on", f"{whole:.1f}", "µs/doc", cpu=f"{whole / lxml:.2f}x of lxml",
-            bar=f"<= {HALF:g}x", met=whole / lxml <= HALF,
+            f"{kind}: passes on",
+            f"{whole:.1f}",
+            "µs/doc",
+            cpu=f"{whole / lxml:.2f}x of lxml",
+            bar=f"<= {HALF:g}x",
+            met=whole / lxml <= HALF,
         )
         _report_parts(report, f"{kind}: passes on", times, len(some))
     return finish(options, report)
@@ -280,7 +282,9 @@ def main(arguments: list[str]) -> int:
 def _report_role(report: Report, name: str, times: dict[str, float], documents: int, own: float) -> None:
     whole = sum(times.values()) / documents * 1e6
     bar = f"<= {TWICE:g}x"
-    report.add(name, f"{whole:.1f}", "µs/doc", cpu=f"{whole / own:.2f}x of the index", bar=bar, met=whole / own <= TWICE)
+    report.add(
+        name, f"{whole:.1f}", "µs/doc", cpu=f"{whole / own:.2f}x of the index", bar=bar, met=whole / own <= TWICE
+    )
     _report_parts(report, name, times, documents)
 
 
