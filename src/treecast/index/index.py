@@ -483,16 +483,10 @@ class Index:
         limits = self._render_limits()
         return rendering.render_columns(self._native, documents, report=report, limits=limits, texts=texts)
 
-    def render_published(
-        self, codec: FormCodec, texts: Sequence[bytes], table: Index, targets: _native.Targets, enough: int, found: int
-    ) -> tuple[_native.DeliveryBatch, list[bytes], list[int]]:
-        """As `render_columns`, with the texts of all; besides, the form of each document for a binary `codec` without
-        compression, and its targets by another index, as of `route`. Each is read once."""
-        own, limits = self._limits.native(), self._render_limits()
-        bytes_max, (_, dictionary) = rendering.BATCH_PAYLOAD_BYTES_MAX, codec.plain(())
-        return _native.render_published(
-            self._native, texts, own, bytes_max, limits, dictionary, table._native, targets, enough, found
-        )
+    def render_published(self, texts: Sequence[bytes], table: Index, links: rendering.Links) -> rendering.Publication:
+        """The same for documents that go on from here: see `rendering.render_published`."""
+        limits = self._limits.native(), self._render_limits()
+        return rendering.render_published(self._native, texts, *limits, table._native, links)
 
     def render_forms(self, codec: FormCodec, bodies: Sequence[bytes]) -> _native.DeliveryBatch:
         """The same for documents as they came on a link: see `rendering.render_forms`."""

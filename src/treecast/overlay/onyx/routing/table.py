@@ -33,7 +33,7 @@ from treecast import _native
 from treecast.document import AnyDocument, Document, EntityTexts, Limits
 from treecast.errors import DocumentError, PeerError, QueryError
 from treecast.index import Index
-from treecast.index.rendering import FormCodec
+from treecast.index.rendering import FormCodec, Links
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing.routing_query import (
     HASH_BYTES,
@@ -321,7 +321,7 @@ class RoutingTable:
         for target, bit in self._bits.items():
             known |= bit if target in everything else 0
             stop |= bit if target in enough else 0
-        batch, forms, masks = index.render_published(codec, texts, self._index, self._masks, stop, known)
+        batch, forms, masks = index.render_published(texts, self._index, Links(codec, self._masks, stop, known))
         if not stop:
             return batch, forms, [tuple(target for target in everyone if target not in enough)] * len(forms)
         return batch, forms, [everyone if mask & stop == stop else self._of_bits(mask) for mask in masks]
