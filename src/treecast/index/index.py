@@ -490,8 +490,7 @@ class Index:
 
     def render_forms(self, codec: FormCodec, bodies: Sequence[bytes]) -> _native.DeliveryBatch:
         """The same for documents as they came on a link: see `rendering.render_forms`."""
-        own, limits = self._limits.native(), self._render_limits()
-        return rendering.render_forms(self._native, codec, bodies, form_limits=own, limits=limits)
+        return rendering.render_forms(self._native, codec, bodies, self._limits.native(), self._render_limits())
 
     def _render_limits(self) -> _native.RenderLimits:
         return rendering.native_limits(self._delivery_limits)

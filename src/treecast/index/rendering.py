@@ -130,7 +130,6 @@ def render_forms(
     index: _native.Index,
     codec: FormCodec,
     bodies: Sequence[bytes],
-    *,
     form_limits: _native.Limits,
     limits: _native.RenderLimits,
 ) -> _native.DeliveryBatch:
