@@ -226,18 +226,18 @@ class Shadow:
             raise BodyGoneError(number)
         return self._storage.body(number)
 
-    def bodies(self, numbers: Iterable[int]) -> list[bytes]:
-        """The same for many. Most are neighbours, and not durable yet."""
+    def bodies(self, numbers: Iterable[int]) -> list[bytes | memoryview]:
+        """The same for many. Most are neighbours, and not durable yet: these are views of what was asked for."""
         # PERF: bench/network_cpu.py. This loop runs for every document that is delivered.
-        found: list[bytes] = []
-        first, last, data, ends = 1, 0, b"", [0]
+        found: list[bytes | memoryview] = []
+        first, last, data, ends = 1, 0, memoryview(b""), [0]
         for number in numbers:
             if not first <= number <= last:
                 run = self._run_of(number)
                 if run is None:
                     found.append(self.body(number))
                     continue
-                first, last, data, ends = run.first, run.last, run.data, [0, *run.ends]
+                first, last, data, ends = run.first, run.last, memoryview(run.data), [0, *run.ends]
             place = number - first
             found.append(data[ends[place] : ends[place + 1]])
         return found

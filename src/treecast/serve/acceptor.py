@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from treecast.serve.tls_transport import start_tls
 from treecast.serve.transport_error import TransportError
 
 BACKLOG = 1_024
@@ -129,6 +130,10 @@ class Acceptor:
         try:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None and isinstance(protocol, asyncio.BufferedProtocol):
+                times = {"handshake_s": self._policy.handshake_ms / 1000, "shutdown_s": self._policy.shutdown_ms / 1000}
+                await start_tls(accepted, protocol, tls, server_side=True, **times)
+                return
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
                 accepted,
