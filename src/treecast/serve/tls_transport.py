@@ -24,8 +24,10 @@ from typing import Any, cast
 
 HANDSHAKE_S = 60.0
 SHUTDOWN_S = 30.0
-RECEIVED_BYTES = 256 << 10
-"""What is taken from the system at once."""
+RECEIVED_BYTES = 64 << 10
+"""What is taken from the system at once: it is still in a cache when it is decrypted."""
+TURN_BYTES = 512 << 10
+"""What a connection may take before others have their turn."""
 PIECE_BYTES = 64 << 10
 """What is encrypted before it is handed to the system: four records of TLS."""
 HIGH_BYTES = 64 << 10
@@ -124,6 +126,8 @@ class TlsTransport(asyncio.Transport):
         self._high, self._low = HIGH_BYTES, HIGH_BYTES // 4
         self._is_stalled = False  # the protocol was told to pause
         self._is_paused = False
+        self._room: memoryview | None = None  # of the protocol, and how much of it was filled
+        self._filled = 0
         self._is_closing = self._is_closed = False
         self._has_ended = False  # the other side said that nothing follows
 
@@ -150,46 +154,65 @@ class TlsTransport(asyncio.Transport):
 
     def _read_ready(self) -> None:
         room, view = _received()
-        try:
-            count = self._socket.recv_into(room)
-        except _TRY_AGAIN:
-            return
-        except OSError as error:
-            self._fail(error)
-            return
-        if not count:
-            self._fail(None)
-        elif not self._is_closing:
-            self._incoming.write(view[:count])
-            self._hand_over()
+        taken = 0
+        while taken < TURN_BYTES and not self._is_paused:
+            try:
+                count = self._socket.recv_into(room)
+            except _TRY_AGAIN:
+                break
+            except OSError as error:
+                self._tell()
+                self._fail(error)
+                return
+            if not count:
+                self._tell()
+                self._fail(None)
+                return
+            if not self._is_closing:
+                self._incoming.write(view[:count])
+                self._decrypt()
+            taken += count
+            if count < RECEIVED_BYTES:
+                break
+        self._tell()
 
     def _hand_over(self) -> None:
-        """Decrypt what there is, and tell the protocol."""
+        """What was received before it could be handed over."""
+        self._decrypt()
+        self._tell()
+
+    def _decrypt(self) -> None:
+        """Decrypt what there is, to where the protocol wants it."""
+        read = self._tls.read
         while not self._is_paused and not self._is_closing:
-            room = memoryview(self._protocol.get_buffer(-1))
-            filled, size = 0, len(room)
-            error: OSError | None = None
+            if self._room is None:
+                self._room = memoryview(self._protocol.get_buffer(-1))
+            room, size = self._room, len(self._room)
+            count: Any = 0
             try:
-                while filled < size:
-                    count = self._tls.read(size - filled, room[filled:])  # type: ignore[arg-type]
+                while self._filled < size:
+                    count = read(size - self._filled, room[self._filled :])  # type: ignore[arg-type]
                     if not count:
-                        self._has_ended = True
                         break
-                    filled += cast(int, count)
+                    self._filled += count
             except ssl.SSLWantReadError:
-                pass
-            except OSError as found:
-                error = found
-            if filled:
-                self._protocol.buffer_updated(filled)
-            if error is not None:
-                self._fail(error)
-            elif self._has_ended:
-                self.close()
-            if filled < size:
                 break
+            except OSError as error:
+                self._tell()
+                self._fail(error)
+                return
+            self._tell()
+            if not count:  # the other side has said that nothing follows
+                self._has_ended = True
+                self.close()
         if self._outgoing.pending and not self._is_closed:
             self._flush()  # an answer of TLS itself
+
+    def _tell(self) -> None:
+        """Tell the protocol what was decrypted."""
+        count, self._filled, self._room = self._filled, 0, None
+        if count and not self._is_closing:
+            self._protocol.buffer_updated(count)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
