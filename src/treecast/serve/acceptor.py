@@ -131,8 +131,10 @@ class Acceptor:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None and isinstance(protocol, asyncio.BufferedProtocol):
-                times = {"handshake_s": self._policy.handshake_ms / 1000, "shutdown_s": self._policy.shutdown_ms / 1000}
-                await start_tls(accepted, protocol, tls, server_side=True, **times)
+                handshake_s, shutdown_s = self._policy.handshake_ms / 1000, self._policy.shutdown_ms / 1000
+                await start_tls(
+                    accepted, protocol, tls, server_side=True, handshake_s=handshake_s, shutdown_s=shutdown_s
+                )
                 return
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,

@@ -72,7 +72,8 @@ async def _shake_hands(
         try:
             tls.do_handshake()
         except ssl.SSLWantReadError:
-            await loop.sock_sendall(connected, outgoing.read())
+            if outgoing.pending:
+                await loop.sock_sendall(connected, outgoing.read())
             received = await loop.sock_recv(connected, PIECE_BYTES)
             if not received:
                 raise ConnectionResetError("the other side ended the TLS handshake") from None
@@ -191,7 +192,7 @@ class TlsTransport(asyncio.Transport):
             count: Any = 0
             try:
                 while self._filled < size:
-                    count = read(size - self._filled, room[self._filled :])  # type: ignore[arg-type]
+                    count = read(size - self._filled, room[self._filled :])
                     if not count:
                         break
                     self._filled += count
@@ -234,7 +235,7 @@ class TlsTransport(asyncio.Transport):
             for begin in range(0, len(view), PIECE_BYTES):
                 with view[begin : begin + PIECE_BYTES] as piece:
                     try:
-                        self._tls.write(piece)  # type: ignore[arg-type]
+                        self._tls.write(piece)
                     except OSError as error:
                         self._fail(error)
                         return
