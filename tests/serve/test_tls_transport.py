@@ -140,6 +140,19 @@ def test_the_last_words_arrive_although_the_other_side_goes_on() -> None:
     asyncio.run(run())
 
 
+def test_who_reads_nothing_can_end_too() -> None:
+    async def run() -> None:
+        async with connected() as (server, client):
+            server.transport.pause_reading()
+            client.transport.write(b"x" * 1_000_000)
+            server.transport.close()
+            assert await client.end() is None
+            assert await server.end() is None
+            assert not server.received
+
+    asyncio.run(run())
+
+
 def test_a_connection_that_is_cut_off_ends() -> None:
     async def run() -> None:
         async with connected() as (server, client):

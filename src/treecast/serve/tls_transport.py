@@ -304,6 +304,7 @@ class TlsTransport(asyncio.Transport):
             self._fail(None)
             return
         # What comes is not looked at any more, until the other side ends too.
+        self._is_paused = False
         self._loop.add_reader(self._fd, self._read_ready)
         self._loop.call_later(self._shutdown_s, self.abort)
 
