@@ -10,7 +10,7 @@ import pytest
 
 from treecast import Index, engines, measure
 from treecast.measure import Answers, Cell, Effort, Inputs, Seconds, differences
-from treecast.measure.process import read_inputs, run, write_inputs, written
+from treecast.measure.process import inputs_directory, read_inputs, run, write_inputs
 from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_documents, generate_queries
 
 pytestmark = pytest.mark.house
@@ -66,7 +66,7 @@ def test_refused_queries_are_counted_and_left_out(isolated: bool, inputs: Inputs
 
 
 def test_answers_of_engines_and_of_lxml_agree(inputs: Inputs) -> None:
-    with written(inputs) as directory:
+    with inputs_directory(inputs) as directory:
         (auto, ours), (peer, theirs) = (run(name, directory, TINY) for name in ("auto", "lxml"))
     assert not auto.failure
     assert not peer.failure
@@ -80,7 +80,7 @@ def test_a_peer_is_measured_on_a_sample_and_says_so() -> None:
     schema = Schema.news()
     queries = list(generate_queries(schema, 20_000, QuerySettings(depth_max=8), seed=1))
     inputs = Inputs(queries, list(generate_documents(schema, 3, DocumentSettings(bytes_target=20_000), seed=1)))
-    with written(inputs) as directory:
+    with inputs_directory(inputs) as directory:
         cell, answers = run("lxml", directory, Effort(budget_seconds=0.05))
     assert cell.extrapolated
     assert cell.sampled < cell.taken == 20_000
@@ -89,7 +89,7 @@ def test_a_peer_is_measured_on_a_sample_and_says_so() -> None:
 
 
 def test_part_of_the_queries(inputs: Inputs) -> None:
-    with written(inputs) as directory:
+    with inputs_directory(inputs) as directory:
         cell, answers = run("auto", directory, TINY, queries=30)
     assert (cell.queries, cell.sampled) == (30, 30)
     assert answers is not None

@@ -43,7 +43,7 @@ def similar_documents() -> list[bytes]:
 def check_same_pep(found: Pep, one: Pep, ids: Iterable[str]) -> None:
     """Patterns, buckets, holders and what routes documents are those that one process finds."""
     assert found.patterns == one.patterns
-    assert found._cuts == one._cuts
+    assert found._buckets == one._buckets
     assert len(found) == len(one)
     assert all(found.holders(id) == one.holders(id) for id in ids)
     assert branches(found) == branches(one)

@@ -260,12 +260,12 @@ def test_placements_follow_the_set(
         monkeypatch.setattr(place, "worker_bytes", lambda given: 1)
     placement: Any = {"a Hierarchical": Hierarchical(3), "auto, short of room": "auto"}.get(name, name)
     batches: list[Batch] = []
-    before = set(ship._asked_by)
+    before = set(ship._askers_by_file)
     counts: list[int] = []
 
     def after(rows: DataFrame, batch: Batch) -> None:
         batches.append(batch)
-        askers = [askers for file, askers in ship._asked_by.items() if file not in before]
+        askers = [askers for file, askers in ship._askers_by_file.items() if file not in before]
         counts.append(sum(any(type(one) is object for one in each) for each in askers))  # by the placement
         subscribe(tmp_path, **generation(len(batches)))
 

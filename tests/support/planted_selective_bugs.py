@@ -53,7 +53,7 @@ _update = Downward._update
 
 def _everybody_lives(self: Neighbours, name: str, now_ms: int) -> bool:
     """A neighbour that is dead is not noticed."""
-    return name in self._heard
+    return name in self._neighbour_by_name
 
 
 def _no_receipts(self: Downward, name: str, message: Any) -> None:

@@ -161,7 +161,7 @@ def trial_round(seed: int) -> int:
         sent += len(packages)
         trial.check(data)
         for group, member in trial.members.items():
-            seen = b"".join(member.fragments()) + b"".join(one.record for one in member._held.values())
+            seen = b"".join(member.fragments()) + b"".join(one.record for one in member._elements.values())
             assert b"SECRET" not in seen and b"secret" not in seen, group
         # What only the hidden part has changes: nobody gets anything.
         assert trial.publish(data.replace(b"SECRET", random.choice([b"OTHER", b"SECRETSECRET"]))) == {}

@@ -40,7 +40,7 @@ class _Lxml:
         from lxml import etree
 
         trees: list[Any] = []
-        found: list[int] = []
+        numbers: list[int] = []
         reading = clock(lambda: trees.append(etree.fromstring(document)))
-        matching = clock(lambda: found.extend([number for number, test in queries if test(trees[0])]))
-        return reading, matching, found
+        matching = clock(lambda: numbers.extend([number for number, test in queries if test(trees[0])]))
+        return reading, matching, numbers

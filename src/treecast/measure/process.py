@@ -42,12 +42,12 @@ def cell(
     inputs, effort = Inputs(queries, documents, namespaces or {}), effort or Effort()
     if not isolated:
         return _here(engine, inputs, effort)[0]
-    with written(inputs) as directory:
+    with inputs_directory(inputs) as directory:
         return run(engine, directory, effort)[0]
 
 
 @contextlib.contextmanager
-def written(inputs: Inputs) -> Iterator[Path]:
+def inputs_directory(inputs: Inputs) -> Iterator[Path]:
     """A temporary directory with the inputs."""
     with tempfile.TemporaryDirectory(prefix="treecast-measure-") as name:
         write_inputs(inputs, Path(name))

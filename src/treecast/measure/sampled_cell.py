@@ -45,27 +45,27 @@ def measure_sampled(peer: Sampled, inputs: Inputs, effort: Effort) -> tuple[Cell
     order = shuffled(len(inputs.queries))
     _, unseen = effort.divide(inputs.documents)
     each = _probe(peer, unseen, order[: peer.probed])
-    wanted, documents = sample_sizes(len(order), len(unseen), effort.budget_seconds, each)
+    query_count, documents = sample_sizes(len(order), len(unseen), effort.budget_seconds, each)
     memory = private_bytes()
-    made: list[Compiled] = []
-    build = clock(lambda: made.append(peer.compile(order[:wanted])))
+    compilations: list[Compiled] = []
+    build = clock(lambda: compilations.append(peer.compile(order[:query_count])))
     memory = max(0, private_bytes() - memory)
-    queries, taken = made[0]
-    refused = round((wanted - len(taken)) * scale(wanted, len(order)))
-    factor = scale(len(taken), len(order) - refused)
+    queries, accepted_numbers = compilations[0]
+    refused_count = round((query_count - len(accepted_numbers)) * scale(query_count, len(order)))
+    factor = scale(len(accepted_numbers), len(order) - refused_count)
     pairs: list[tuple[int, int]] = []
     first, parse, match = ZERO, ZERO, ZERO
     for number, document in enumerate(unseen[:documents]):
-        reading, matching, found = peer.one(queries, document)
+        reading, matching, matching_queries = peer.one(queries, document)
         parse, match = parse + reading, match + matching
-        pairs += [(number, query) for query in found]
+        pairs += [(number, query) for query in matching_queries]
         first = first if number else reading + matching * factor
     parse, match = parse / documents, match * factor / documents
     return Cell(
         engine=peer.name,
         queries=len(order),
-        refused=refused,
-        sampled=len(taken),
+        refused=refused_count,
+        sampled=len(accepted_numbers),
         documents=documents,
         offered=len(unseen),
         document_bytes=inputs.document_bytes,
@@ -77,15 +77,15 @@ def measure_sampled(peer: Sampled, inputs: Inputs, effort: Effort) -> tuple[Cell
         warm=parse + match,
         parse=parse,
         match=match,
-    ), Answers.of(pairs, documents=documents, queries=taken)
+    ), Answers.of(pairs, documents=documents, queries=accepted_numbers)
 
 
 def _probe(peer: Sampled, documents: Sequence[bytes], numbers: Sequence[int]) -> Costs:
     """The cost of a few queries on two documents; the second one is free of first-call costs."""
-    made: list[Compiled] = []
-    build = clock(lambda: made.append(peer.compile(numbers)))
-    queries, taken = made[0]
+    compilations: list[Compiled] = []
+    build = clock(lambda: compilations.append(peer.compile(numbers)))
+    queries, accepted_numbers = compilations[0]
     reading = matching = ZERO
     for document in documents[:2]:
         reading, matching, _ = peer.one(queries, document)
-    return Costs(build.wall / len(numbers), reading.wall, matching.wall / max(1, len(taken)))
+    return Costs(build.wall / len(numbers), reading.wall, matching.wall / max(1, len(accepted_numbers)))

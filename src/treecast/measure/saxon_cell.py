@@ -40,16 +40,16 @@ class _Saxon:
 
     def one(self, queries: Any, document: bytes) -> tuple[Seconds, Seconds, list[int]]:
         trees: list[Any] = []
-        found: list[str] = []
+        outputs: list[str] = []
         reading = clock(lambda: trees.append(self.processor.parse_xml(xml_text=document.decode())))
         source = {"xdm_node": trees[0]}  # its word, not ours
-        matching = clock(lambda: found.append(queries.transform_to_string(**source)))
-        return reading, matching, [int(number) for number in (found[0] or "").split()]
+        matching = clock(lambda: outputs.append(queries.transform_to_string(**source)))
+        return reading, matching, [int(number) for number in (outputs[0] or "").split()]
 
 
 def stylesheet(inputs: Inputs, numbers: Sequence[int]) -> str:
     """A stylesheet that writes the numbers of the queries that match."""
-    bound = "".join(f" xmlns:{prefix}={quoteattr(uri)}" for prefix, uri in inputs.namespaces.items())
+    declarations = "".join(f" xmlns:{prefix}={quoteattr(uri)}" for prefix, uri in inputs.namespaces.items())
     parts = [numbers[begin : begin + TESTS_PER_TEMPLATE] for begin in range(0, len(numbers), TESTS_PER_TEMPLATE)]
     calls = "".join(f'<xsl:call-template name="part{place}"/>' for place in range(len(parts)))
     templates = "".join(
@@ -59,6 +59,6 @@ def stylesheet(inputs: Inputs, numbers: Sequence[int]) -> str:
         for place, part in enumerate(parts)
     )
     return (
-        f'<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"{bound}>'
+        f'<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"{declarations}>'
         f'<xsl:output method="text"/><xsl:template match="/">{calls}</xsl:template>{templates}</xsl:stylesheet>'
     )

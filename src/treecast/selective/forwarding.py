@@ -124,10 +124,10 @@ class Forwarding:
         while self._merge_once(settings):
             pass
         after = self.asked()
-        gone, new = set(before), set(after)
+        old_ids, new_ids = set(before), set(after)
         return Requests(
-            tuple(id for id in after if id not in gone),
-            tuple(id for id in before if id not in new),
+            tuple(id for id in after if id not in old_ids),
+            tuple(id for id in before if id not in new_ids),
         )
 
     def _merge_once(self, settings: MergeSettings) -> bool:
@@ -163,5 +163,5 @@ class Forwarding:
 
     def _ratio(self, id: int) -> float:
         """r: the elements that asking for this subtree would add, over all elements."""
-        asked = sum(self._outline.size(place.element.id) for place in self._asked.inside(id))
-        return (self._outline.size(id) - asked) / len(self._outline)
+        elements_asked = sum(self._outline.size(place.element.id) for place in self._asked.inside(id))
+        return (self._outline.size(id) - elements_asked) / len(self._outline)

@@ -210,8 +210,8 @@ class Outline:
             raise ValueError("the root of an outline cannot be removed")
         top = self._entries[id]
         assert top.parent is not None
-        gone = list(post_order(top))
-        before, behind = gone[0].preceding, top.following
+        entries = list(post_order(top))
+        before, behind = entries[0].preceding, top.following
         assert behind is not None
         behind.preceding = before
         if before is not None:
@@ -219,10 +219,10 @@ class Outline:
         top.parent.children.remove(top)
         _find_first(top.parent)
         _add_to_sizes(top.parent, -top.size)
-        for entry in gone:
+        for entry in entries:
             del self._entries[entry.id]
             del self._ids[entry.label]
-        return [entry.id for entry in gone]
+        return [entry.id for entry in entries]
 
     def _give_label(self, entry: Entry) -> None:
         following = entry.following

@@ -224,9 +224,9 @@ class Host:
             return
         self._world.note("sync", self.name)
         # Now the changes can be read, but the peer hears of it a little later.
-        self._world.after(self._random.randrange(100), self._synced, incarnation)
+        self._world.after(self._random.randrange(100), self._on_sync, incarnation)
 
-    def _synced(self, incarnation: int) -> None:
+    def _on_sync(self, incarnation: int) -> None:
         if incarnation != self.incarnation:
             return
         self._is_writing = False

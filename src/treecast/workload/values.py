@@ -165,11 +165,11 @@ class NumberRange:
 
 def parse_source(text: str) -> NumberRange | tuple[str, ...]:
     """`1..100` or `0.50..9.99` is a range, with as many decimals as are written; `a,b,c` is a list."""
-    found = _RANGE.fullmatch(text)
-    if found is None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
         return tuple(text.split(","))
-    decimals = max(len(found[2] or ""), len(found[4] or ""))
-    return NumberRange(float(found[1]), float(found[3]), decimals)
+    decimals = max(len(match[2] or ""), len(match[4] or ""))
+    return NumberRange(float(match[1]), float(match[3]), decimals)
 
 
 Source = NumberRange | Sequence[str]
@@ -202,12 +202,12 @@ class Values:
 
     def check_names(self, elements: Iterable[Element]) -> None:
         """Refuse sources for what no schema has, so that a typo does not go unnoticed."""
-        known = {"*", "@*"}
+        names = {"*", "@*"}
         for element in elements:
-            known.add(element.name)
+            names.add(element.name)
             for attribute in element.attributes:
-                known |= {f"@{attribute.name}", f"{element.name}/@{attribute.name}"}
-        unknown = next((name for name in self.sources if name not in known), None)
+                names |= {f"@{attribute.name}", f"{element.name}/@{attribute.name}"}
+        unknown = next((name for name in self.sources if name not in names), None)
         if unknown is not None:
             raise ValueError(f"there are values for '{unknown}', and no such element or attribute")
 
@@ -257,8 +257,8 @@ class Values:
     def listed(self, source: Source) -> Sequence[str]:
         if not isinstance(source, NumberRange):
             return source
-        spread = source.distribution(0)
-        return [spread.draw(share / 100) for share in range(100)]
+        distribution = source.distribution(0)
+        return [distribution.draw(share / 100) for share in range(100)]
 
     # How often each.
 

@@ -133,13 +133,13 @@ class Gate:
         before = self._tokens or {}
         was_open = self._tokens is None
         self._tokens = tokens
-        ended = [self._accesses.pop(id) for id, token in before.items() if tokens.get(id) != token]
+        ended_accesses = [self._accesses.pop(id) for id, token in before.items() if tokens.get(id) != token]
         for id, token in tokens.items():
             if id not in self._accesses:
                 scopes = Scopes.parse(token.scopes)
                 self._accesses[id] = Access(id, scopes, token.limits, token.expires_ms)
         self._hashes = {id: bytes.fromhex(token.hash) for id, token in tokens.items()}
-        for access in ended:
+        for access in ended_accesses:
             self._tickets.forget(access.id)
-        for access in [*ended, *([self._everybody] if was_open else [])]:
+        for access in [*ended_accesses, *([self._everybody] if was_open else [])]:
             access.end()

@@ -78,10 +78,10 @@ async def serve_selective_broker(
         return broker, EmptyStore()
 
     def resolve(name: str) -> str | None:
-        heard = brokers[0].neighbours.address_of(name) if brokers else ""
-        return heard or options.neighbours.get(name)
+        address_heard = brokers[0].neighbours.address_of(name) if brokers else ""
+        return address_heard or options.neighbours.get(name)
 
-    def reached_at(host: str, port: int) -> None:
+    def announce_address(host: str, port: int) -> None:
         nonlocal address
         address = address or format_address(host, port)
         for broker in brokers:
@@ -92,4 +92,4 @@ async def serve_selective_broker(
     links = PeerLinks(options.name, resolve, Random(unused_name()), log, options.runtime, client_tls)
     server_tls = server_context(options.tls) if options.tls else None
     runtime = Runtime(open_peer, Random(unused_name()), log, options.runtime, server_tls, links=links)
-    await serve(runtime, options.listen, options.status, "", log, reached_at)
+    await serve(runtime, options.listen, options.status, "", log, announce_address)

@@ -79,7 +79,7 @@ class FilterRun(ChordRun):
         self._expected: dict[str, set[str]] = {}
         """By document: subscriptions that were acknowledged before it."""
         self.deliveries: Counter[tuple[str, str]] = Counter()
-        self._through: set[str] = set()
+        self._finished_documents: set[str] = set()
         super().__init__(seed, plan, make_peer)
 
     def _start(self, host: str, storage: SimulatedStorage, random: Random) -> ChordPeer:
@@ -120,7 +120,7 @@ class FilterRun(ChordRun):
         elif isinstance(event, Match):
             self._take_match(host, event)
         elif isinstance(event, Published):
-            self._through.add(event.document)
+            self._finished_documents.add(event.document)
             self.counts["complete" if event.is_complete else "partial"] += 1
             if event.is_complete and self.only_crashes:
                 self._expect_all(event.document)
@@ -151,9 +151,9 @@ class FilterRun(ChordRun):
         self._wait("acknowledged subscriptions", self._unsettled)
         if self.world.failure is not None:
             return
-        hosts = sorted(self._wanted())
+        hosts = sorted(self._expected_members())
         last = [self._publish(self._random.choice(hosts)) for _ in range(LAST_DOCUMENTS)]
-        self._wait("end of the last documents", lambda: [id for id in last if id not in self._through])
+        self._wait("end of the last documents", lambda: [id for id in last if id not in self._finished_documents])
         expected = self._live()
         for document in last if self.world.failure is None else ():
             for id in sorted(expected):

@@ -204,9 +204,9 @@ class ReplicatedRun(NetworkRun):
         for broker in self.network.brokers:
             machine = self._holder(broker)
             host: Any = self.world.hosts[machine].peer if machine is not None else None
-            served = host.served(broker) if host is not None else None
-            if isinstance(served, NetworkBroker):
-                yield broker, served
+            peer = host.served(broker) if host is not None else None
+            if isinstance(peer, NetworkBroker):
+                yield broker, peer
 
     def _may_lose_disk(self, machine: str) -> bool:
         if not machine.startswith(HOST):

@@ -100,7 +100,7 @@ class SealedRun:
         self._roots: dict[str, int] = {}
         self._latest: dict[str, int] = {}  # the version that each member has shown
         self._limits: dict[str, int] = {}  # the last version for those who have been revoked
-        self._saved: dict[str, MemberState] = {}
+        self._saved_states: dict[str, MemberState] = {}
         self._saving = self.world.random_of("saving")
         self.world.add_host(SOURCE, lambda storage, random: self.source)
         self._publish(is_first=True)
@@ -137,13 +137,13 @@ class SealedRun:
         key = self.publisher.keys.member(name)
         assembly = Assembly(name, key, PAPER, group, self.publisher.public_key, [self._roots[name]])
         self.counts["starts"] += 1
-        self.counts["caught up"] += name in self._saved
+        self.counts["caught up"] += name in self._saved_states
         peer = MemberPeer(
             *(name, random, assembly, mailbox(self.publisher, name)),
             brokers=self.plan.levels[-1],
             settings=self._settings,
             edition=1,
-            state=self._saved.get(name),
+            state=self._saved_states.get(name),
         )
         self._latest[name] = assembly.version
         return peer
@@ -168,7 +168,7 @@ class SealedRun:
         self._check_boxes()
         self.counts["brokers"] += len(self._brokers())
         self.counts["dead"] += len(self.plan.brokers()) - len(self._brokers())
-        self.counts["elements sent"] += self._sent()
+        self.counts["elements sent"] += self._elements_sent()
 
     def _publish(self, is_first: bool = False) -> None:
         if not is_first:
@@ -233,23 +233,23 @@ class SealedRun:
             self.world.fail(f"{name} sees version {version} after it was revoked in {self._limits[name]}")
         self._latest[name] = version
         if self._saving.random() < 0.5:
-            self._saved[name] = peer.save()
+            self._saved_states[name] = peer.save()
 
     def _missing(self) -> list[str]:
-        found = []
+        members = []
         for name, (group, _) in self.plan.members.items():
             peer = self.world.hosts[name].peer
             if name in self._limits:
                 continue
             latest = self._history[group, self._roots[name]][-1][1]
             if not isinstance(peer, MemberPeer) or peer.assembly.fragments() != latest:
-                found.append(name)
-        return found
+                members.append(name)
+        return members
 
     def _brokers(self) -> list[TreeBroker]:
         return [host.peer for host in self.world.hosts.values() if isinstance(host.peer, TreeBroker)]
 
-    def _sent(self) -> int:
+    def _elements_sent(self) -> int:
         peers = [tree.broker.downward for peer in self._brokers() for tree in peer.trees.values()]
         sources = [tree.source.downward for tree in self.source.trees.values()]
         return sum(one.elements_sent for one in [*peers, *sources] if one is not None)
@@ -264,10 +264,10 @@ class SealedRun:
         for _ in range(20):
             if self.world.failure is not None:
                 return
-            before = self._sent()
+            before = self._elements_sent()
             end_ms += QUIET_MS
             self.world.run(end_ms)
-            if self._sent() == before:
+            if self._elements_sent() == before:
                 return
         self.world.fail("elements are sent again and again")
 

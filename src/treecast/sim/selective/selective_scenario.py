@@ -72,9 +72,9 @@ class SelectiveRun:
         self.counts: Counter[str] = Counter()
         self._make_broker = make_broker
         self._rights = {name: set(ids) for name, ids in plan.rights.items()}
-        self._wanted: dict[str, list[Subtree]] = {name: [] for name in plan.subscribers}
+        self._subtrees_by_subscriber: dict[str, list[Subtree]] = {name: [] for name in plan.subscribers}
         self._visible: dict[str, set[int]] = {name: set() for name in plan.subscribers}  # ever
-        self._published: dict[tuple[int, int], bytes] = {}
+        self._payload_by_version: dict[tuple[int, int], bytes] = {}
         first = self._brokers_of(1)
         self.source = Source(
             SOURCE, self.world.random_of("source"), plan.parents, neighbours=first, settings=plan.settings
@@ -149,7 +149,7 @@ class SelectiveRun:
     def _publish(self, ids: Sequence[int]) -> None:
         version = self.source.version + 1
         payloads = {id: f"{id} in {version}".encode() for id in ids}
-        self._published.update({(id, version): payload for id, payload in payloads.items()})
+        self._payload_by_version.update({(id, version): payload for id, payload in payloads.items()})
 
         def act(source: Source, now_ms: int) -> list[Effect]:
             return source.publish(payloads, now_ms)
@@ -157,7 +157,7 @@ class SelectiveRun:
         self.world.hosts[SOURCE].call(act)
 
     def _want(self, name: str, parts: list[Subtree]) -> None:
-        self._wanted[name] = parts
+        self._subtrees_by_subscriber[name] = parts
         self._visible[name] |= seen(parts, self._rights[name], self.outline)
         self.counts["wants"] += 1
         self.counts["beyond"] += any(not is_allowed(part, self._rights[name], self.outline) for part in parts)
@@ -170,24 +170,24 @@ class SelectiveRun:
             self.counts["arrivals"] += 1
             if one.id not in self._visible[name]:
                 self.world.fail(f"{name} gets element {one.id}, which it may not see or has not asked for")
-            if self._published.get((one.id, one.version)) != one.payload:
+            if self._payload_by_version.get((one.id, one.version)) != one.payload:
                 self.world.fail(f"{name} gets element {one.id} in a state that it never had")
 
     def _missing(self) -> list[str]:
         """What has not arrived yet."""
-        found = []
+        texts = []
         for name in self.plan.subscribers:
             peer = self.world.hosts[name].peer
             assert isinstance(peer, SubscriberPeer)
-            for id in sorted(seen(self._wanted[name], self._rights[name], self.outline)):
+            for id in sorted(seen(self._subtrees_by_subscriber[name], self._rights[name], self.outline)):
                 if peer.elements.get(id) != self.source.elements[id]:
-                    found.append(f"{name}: {id}")
-        return found
+                    texts.append(f"{name}: {id}")
+        return texts
 
     def _peers(self) -> list[SelectiveBroker]:
         return [host.peer for host in self.world.hosts.values() if isinstance(host.peer, SelectiveBroker)]
 
-    def _sent(self) -> int:
+    def _elements_sent(self) -> int:
         peers = [peer.downward for peer in self._peers() if peer.downward is not None]
         return self.source.downward.elements_sent + sum(one.elements_sent for one in peers)
 
@@ -196,10 +196,10 @@ class SelectiveRun:
         for _ in range(20):
             if self.world.failure is not None:
                 return
-            before = self._sent()
+            before = self._elements_sent()
             end_ms += QUIET_MS
             self.world.run(end_ms)
-            if self._sent() == before and all(self._is_settled(peer) for peer in self._peers()):
+            if self._elements_sent() == before and all(self._is_settled(peer) for peer in self._peers()):
                 return
         self.world.fail("elements are sent again and again, or links never settle")
 
@@ -220,4 +220,4 @@ class SelectiveRun:
                 self.counts["inquiries"] += peer.upward.inquiries
         self.counts["brokers"] += len(self.plan.brokers())
         self.counts["dead"] += len(self.plan.brokers()) - len(self._peers())
-        self.counts["elements sent"] += self._sent()
+        self.counts["elements sent"] += self._elements_sent()

@@ -92,10 +92,10 @@ def generate_queries(
     return _subscriptions(rows, _namespaces(schemas))
 
 
-def _firsts(drawn: DataFrame) -> DataFrame:
+def _firsts(queries: DataFrame) -> DataFrame:
     from pyspark.sql import functions
 
-    return drawn.groupBy("query").agg(functions.min("number").alias("number"))
+    return queries.groupBy("query").agg(functions.min("number").alias("number"))
 
 
 def _enough(draw: Callable[[int], DataFrame], count: int, blocks: int, name: str) -> tuple[int, int]:
@@ -120,11 +120,11 @@ def _enough(draw: Callable[[int], DataFrame], count: int, blocks: int, name: str
 def _subscriptions(rows: DataFrame, namespaces: Mapping[str, str]) -> DataFrame:
     from pyspark.sql import functions
 
-    named = rows.select(functions.concat(functions.lit("q"), functions.col("number") + 1).alias("id"), "query")
+    subscriptions = rows.select(functions.concat(functions.lit("q"), functions.col("number") + 1).alias("id"), "query")
     if not namespaces:
-        return named
+        return subscriptions
     parts = [functions.lit(text) for binding in sorted(namespaces.items()) for text in binding]
-    return named.withColumn("namespaces", functions.create_map(*parts))
+    return subscriptions.withColumn("namespaces", functions.create_map(*parts))
 
 
 def _namespaces(schemas: Sequence[Schema]) -> dict[str, str]:

@@ -181,11 +181,11 @@ def _shared_directory() -> Path | None:
     directory = Path(tempfile.gettempdir(), f"treecast-{os.getuid()}")
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
-        about = directory.lstat()
+        status = directory.lstat()
     except OSError:
         return None
-    ours = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
-    return directory if ours else None
+    is_private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return directory if is_private else None
 
 
 def _promote(source: Path, place: Path) -> None:
