@@ -74,4 +74,4 @@ def nearest(name: str) -> str | None:
     if alike:
         return alike[0]
     parts = [part for part in name.lower().replace("_", "-").split("-") if len(part) > 2]
-    return next((known for known in NAMES for part in parts if part in known), None)
+    return next((candidate for candidate in NAMES for part in parts if part in candidate), None)
