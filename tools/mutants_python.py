@@ -66,10 +66,10 @@ MUTANTS = [
     Mutant("placement/root_tag.py", "rest = clusters.pop(_REST, ())", "rest = clusters.pop(_REST, ()) and ()", "queries without a root see no document"),
     # Figure 7, and several runs.
     Mutant("experiments/xtrie_routers.py", "(own + others)[:size]", "(others + own)[:size]", "leaves hold filters of other types", FIGURES),
-    Mutant("experiments/xtrie_routers.py", "Performance(1e6 / theirs.wall_us, each", "Performance(theirs.executors / theirs.cpu_us * 1e6, each", "throughput is executors over CPU time", FIGURES),
+    Mutant("experiments/xtrie_routers.py", "Performance(1e6 / xtrie_run.wall_us, each", "Performance(xtrie_run.executors / xtrie_run.cpu_us * 1e6, each", "throughput is executors over CPU time", FIGURES),
     Mutant("experiments/router_verdict.py", "if load > LOAD_MAX:", "if load < 0:", "a busy machine decides", FIGURES),
-    Mutant("experiments/router_verdict.py", "if cores < needed:", "if cores < 0:", "a machine with too few cores decides", FIGURES),
-    Mutant("experiments/router_verdict.py", "beyond_one(None if short else needed, fan_out)", "beyond_one(None if short else fan_out, 1.0)", "a worse placement agrees more", FIGURES),
+    Mutant("experiments/router_verdict.py", "if cores < routers:", "if cores < 0:", "a machine with too few cores decides", FIGURES),
+    Mutant("experiments/router_verdict.py", "beyond_one(None if short else leaves_needed, fan_out)", "beyond_one(None if short else fan_out, 1.0)", "a worse placement agrees more", FIGURES),
     Mutant("experiments/onyx_pep.py", "        for values in (VALUES, MORE_VALUES)\n    ]\n\n\ndef _alone", "        for values in (VALUES, VALUES)\n    ]\n\n\ndef _alone", "1,000 values have no verdict", FIGURES),
     Mutant("experiments/runs.py", 'finding.answer if len(answers) == 1 else "moved between runs"', "finding.answer", "verdicts that moved are not called so", RUNS),
     # Covering.
@@ -111,8 +111,8 @@ def prepare(home: Path) -> Path:
     """A Python with the packages of this one, except treecast, which it finds in `home`/site."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
     packages = next((home / "venv" / "lib").glob("python*/site-packages"))
-    ours = next(Path(sys.prefix, "lib").glob("python*/site-packages"))
-    (packages / "mutants.pth").write_text(f"{home / 'site'}\n{ours}\n")
+    own_packages = next(Path(sys.prefix, "lib").glob("python*/site-packages"))
+    (packages / "mutants.pth").write_text(f"{home / 'site'}\n{own_packages}\n")
     return home / "venv" / "bin" / "python"
 
 
@@ -132,13 +132,13 @@ def tests_pass(python: Path, test: str) -> tuple[bool, str]:
     """Whether the tests pass, and the first failure."""
     command = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", test]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX)
+        process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX)
     except subprocess.TimeoutExpired:
         return False, "endless"
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"mutants: the tests did not run\n{(done.stdout + done.stderr)[-4000:]}")
-    failed = [line[7:].partition(" - ")[0] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-    return done.returncode == 0, failed[0].partition("::")[2] if failed else ""
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"mutants: the tests did not run\n{(process.stdout + process.stderr)[-4000:]}")
+    failures = [line[7:].partition(" - ")[0] for line in process.stdout.splitlines() if line.startswith("FAILED ")]
+    return process.returncode == 0, failures[0].partition("::")[2] if failures else ""
 
 
 def main() -> int:
@@ -153,25 +153,25 @@ def main() -> int:
         for number in numbers:
             print(f"{number:3} {MUTANTS[number - 1].file}: {MUTANTS[number - 1].meaning}")
         return 0
-    survived = []
+    survivors = []
     with tempfile.TemporaryDirectory(prefix="treecast-mutants-") as directory:
         home = Path(directory).resolve()
         python = prepare(home)
         copy_package(home)
         for test in sorted({MUTANTS[number - 1].test for number in numbers}):
-            passed, failed = tests_pass(python, test)
-            if not passed:
-                raise SystemExit(f"mutants: the tests fail without any mutant: {failed}")
+            has_passed, first_failure = tests_pass(python, test)
+            if not has_passed:
+                raise SystemExit(f"mutants: the tests fail without any mutant: {first_failure}")
         print("| # | where | what | outcome |\n|--:|-------|------|---------|", flush=True)
         for number in numbers:
             mutant = MUTANTS[number - 1]
             mutate(copy_package(home), mutant)
-            passed, failed = tests_pass(python, mutant.test)
-            survived += [number] if passed else []
-            outcome = "**survived**" if passed else f"caught by `{failed}`"
+            has_passed, first_failure = tests_pass(python, mutant.test)
+            survivors += [number] if has_passed else []
+            outcome = "**survived**" if has_passed else f"caught by `{first_failure}`"
             print(f"| {number} | `{mutant.file}` | {mutant.meaning} | {outcome} |", flush=True)
-    print(f"\n{len(numbers) - len(survived)} of {len(numbers)} mutants caught")
-    return 1 if survived else 0
+    print(f"\n{len(numbers) - len(survivors)} of {len(numbers)} mutants caught")
+    return 1 if survivors else 0
 
 
 if __name__ == "__main__":

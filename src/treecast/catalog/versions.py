@@ -141,7 +141,7 @@ class Versions:
         return {batch: (version, content) for batch, version, content in rows}
 
     def close(self) -> None:
-        """Let go of the index and the records; a scheduler that called this object may keep it forever."""
+        """Release the index and the records; a scheduler that called this object may keep it forever."""
         with self._lock:
             self._live, self._saved_revision, self._supplier = None, None, lambda: None
             self._database.close()

@@ -1,6 +1,6 @@
 """The list of experiments. Each is a module of this package that defines EXPERIMENT; its name has hyphens.
 
-A figure that is a part of an experiment has a name of its own, too (`treecast.experiments.figures`).
+A figure that is a part of an experiment has its own name, too (`treecast.experiments.figures`).
 """
 
 from __future__ import annotations

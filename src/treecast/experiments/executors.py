@@ -1,4 +1,4 @@
-"""Real runs of the three strategies on Spark executors, each a process with a core of its own.
+"""Real runs of the three strategies on Spark executors, each a process with its own core.
 
 Throughput is wall-clock throughput: messages over the time from the first to the last of them. CPU time is that of all
 processes; it shows the cost of a message, but not how many are filtered at once. Spark's own part of both (reading,

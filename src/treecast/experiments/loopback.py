@@ -58,7 +58,7 @@ class Loopback:
             raise ConnectionError("the receiver has gone")
 
     def send_alone(self, body: bytes) -> None:
-        """The same over a connection of its own."""
+        """The same over its own connection."""
         with socket.create_connection(self._address, TIMEOUT_S) as connection:
             self.send(body, connection)
 

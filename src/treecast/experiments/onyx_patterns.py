@@ -2,7 +2,7 @@
 
 Routing queries of eight links, two ways: as disjunctions of conjunctions of absolute paths, which forget that two paths
 meet in one element; and with the whole tree pattern of each subscription beside its paths. Both are matched by one
-index. What is forwarded in vain and what routing takes are counted, and how large the routing queries are.
+index. What is forwarded without need and what routing takes are counted, and how large the routing queries are.
 """
 
 from __future__ import annotations

@@ -226,8 +226,11 @@ def break_even(rows: Sequence[Row], engine: str) -> float | None:
 
 
 def beyond_one(needed: float | None, fan_out: float | None) -> Answer:
-    """Whether messages need more than one leaf. Leaves that they visit in vain count against the placement, not for
-    the claim; so does a fan-out above what the paper considers."""
+    """Whether messages need more than one leaf.
+
+    Leaves that they visit without need count against the placement, not for the claim; so does a fan-out above what the
+    paper considers.
+    """
     if needed is None or fan_out is None or fan_out > PUBLISHED_FAN_OUT * 1.5:
         return "inconclusive" if needed is None or fan_out is None else "differs"
     return "inconclusive" if fan_out > PUBLISHED_FAN_OUT else at_least(needed, agree=1.5, differs=1.1)

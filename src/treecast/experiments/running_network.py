@@ -120,7 +120,7 @@ class RunningNetwork:
         (client or self._client).ask_again("POST", "/v1/documents", document, **headers)
 
     def publish_all(self, documents: Iterable[bytes], pause_s: float, is_over: threading.Event) -> list[bytes]:
-        """One after the other, over a connection of its own, until it is over; returns those that were acknowledged."""
+        """One after the other, over its own connection, until it is over; returns those that were acknowledged."""
         acknowledged_documents = []
         with self._connect() as client:
             for document in documents:

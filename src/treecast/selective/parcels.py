@@ -133,7 +133,7 @@ class Parcels:
     """The view of one group as parcels.
 
     Versions in a network leave room between those of the view: a seal may come between two of them, when somebody asks
-    for a subtree of its own, and the others in the group are not sent anything for that.
+    for its own subtree, and the others in the group are not sent anything for that.
     """
 
     def __init__(self, publisher: Publisher, group: str, watches: Mapping[int, int] | None = None) -> None:

@@ -1,7 +1,7 @@
 """Policies: which subtrees the members of a group may see, and who is a member.
 
 Nothing is seen that no policy includes, and what a policy excludes wins. A policy is written as paths. They are
-evaluated anew for every version of the document, so that new elements are judged by them too.
+evaluated again for every version of the document, so that new elements are judged by them too.
 
     >>> from treecast.selective.labelled import LabelledDocument
     >>> from treecast.selective.policies import Policies

@@ -1,7 +1,7 @@
 """The network of a simulated world: frames between hosts, which are delayed, lost, doubled, reordered and damaged.
 
 Messages travel as the frames that real peers exchange, so a flipped bit meets the checksum that is there for it: a
-frame that decodes all the same although bits of it were flipped is a failure of the run.
+frame that decodes anyway although bits of it were flipped is a failure of the run.
 
 Without faults a link is like a connection: frames arrive in the order in which they were sent.
 """

@@ -119,7 +119,7 @@ class SimulatedStorage:
         self.open(random)
 
     def open(self, random: Random) -> None:
-        """Open anew, after a crash or a failed sync. The group of a failed sync may turn out to be there after all."""
+        """Reopen, after a crash or a failed sync. The group of a failed sync may turn out to be there after all."""
         self._unsynced_groups.clear()
         if self._uncertain is not None and random.random() < 0.5:
             self._apply(self._uncertain)

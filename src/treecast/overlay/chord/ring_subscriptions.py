@@ -5,7 +5,7 @@ this peer stores the subscription and answers. In the ring it has another id, wi
 changed is added under a new number before the old one is removed, so none is without states in between.
 
 Requests of one client are done in order, so whatever follows such a request waits with it. A crash forgets what waits;
-its client asks again. A client that begins anew, and asks for the same, has not waited in vain.
+its client asks again. If a client starts over and asks for the same, the time that it has waited counts.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class RingSubscriptions:
         for id in [id for id in self._ring_ids if self._broker.subscription(id) is None]:
             self._remove(id, turn)
 
-    # -- clients that begin anew
+    # -- clients that start over
 
     def abandon(self, client: str) -> None:
         """What a client has asked for before does not count any more, unless it asks again."""

@@ -1,7 +1,7 @@
 """The backup's side: a replica of another host's broker, group by group.
 
 Groups are applied strictly in order, each together with the row that says how far the replica is; the answer follows
-that. A group that comes too early is ignored, and the primary sends it again. A snapshot goes into a slot of its own,
+that. A group that comes too early is ignored, and the primary sends it again. A snapshot goes into its own slot,
 chunk by chunk, and replaces the replica when it is complete. Until then the former one could still take over.
 """
 

@@ -255,7 +255,7 @@ class Replicated:
         return [DeleteBefore(self._space.table(LOG), self._log_first)]
 
     def release(self) -> list[Effect]:
-        """Let go what waited for nothing but what the backup has now."""
+        """Release what waited for nothing but what the backup has now."""
         safe = self.safe if self._member.row.is_paired else self._member.group
         effects: list[Effect] = []
         while self._held_effects and self._held_effects[0][0] <= safe:

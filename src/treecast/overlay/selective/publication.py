@@ -65,7 +65,7 @@ class Publication:
         if not changed_members:
             return []
         self._mail = mail
-        # Versions must not begin anew after a restart, and the clock goes on.
+        # Versions must not start over after a restart, and the clock goes on.
         self._mail_version = max(self._mail_version + 1, now_ms)
         boxes = {member: mailbox(self.publisher, member) for member in members}
         rows = [(0, -1), *((box, 0) for box in sorted(boxes.values()))]

@@ -212,7 +212,7 @@ class Upward:
         return effects
 
     def ask_again(self, name: str) -> None:
-        """A neighbour has been restarted, or knows a version that is not here: say anew what is wanted of it."""
+        """A neighbour has been restarted, or knows a version that is not here: say again what is wanted of it."""
         if name in self._wants_by_neighbour:
             self._wants_by_neighbour[name].said_ms = None
             for root in self._wants_by_neighbour[name].roots:

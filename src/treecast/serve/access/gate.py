@@ -85,7 +85,7 @@ class Gate:
 
     def make_ticket(self, access: Access) -> tuple[str, int]:
         """For a token that was admitted, and when it ends. Without tokens it says nothing, and is good for everything
-        all the same."""
+        anyway."""
         id = access.id or "0" * 12
         return self._tickets.make(id, self._hashes.get(id, NOBODY), now_ms())
 

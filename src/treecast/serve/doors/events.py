@@ -4,7 +4,7 @@ Theory of operation. A stream has a *position*: the last event that it has sent,
 it sends is in that order, so the id of an event says all about where to go on: `Last-Event-ID` is a position. A stream
 that is *behind* reads stored documents, step by step, up to the last one that is durable, and then takes what is
 published, which all streams get at once from one `Feed`. A stream whose reader is slow forgets what waits for it, and
-is behind again: it costs a bounded amount of memory. When the broker is made anew, all streams are behind.
+is behind again: it costs a bounded amount of memory. When the broker is rebuilt, all streams are behind.
 
 Without a position, a stream begins with what its subscriptions have not been delivered yet, and says at once where that
 is. What streams have sent is settled with the broker (`Advance`), so that it is not waiting any more. It can still be

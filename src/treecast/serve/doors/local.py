@@ -1,7 +1,7 @@
 """A client of a broker that runs in the same process and event loop.
 
 It is the state machine of any client (`treecast.overlay.client`), but its messages need no connection. If the broker
-has to be made anew, the client says hello again and repeats what has no answer.
+has to be rebuilt, the client says hello again and repeats what has no answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTINGS = ClientSettings(
     receivers_max=10_000,
     receiver=ReceiverSettings(flow_ms=3_000),
 )
-"""Nothing is lost on the way, so nothing needs to be sent again, except to a broker that was made anew."""
+"""Nothing is lost on the way, so nothing needs to be sent again, except to a broker that was rebuilt."""
 
 
 class LocalClient:

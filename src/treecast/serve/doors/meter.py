@@ -18,7 +18,7 @@ STEP_MS = 1_000
 
 
 class Meter:
-    """Keeps one sample a second. Counts that fall, because what counts was made anew, go on from where they were."""
+    """Keeps one sample a second. Counts that fall, because what counts was rebuilt, go on from where they were."""
 
     def __init__(self, names: tuple[str, ...], seconds: int) -> None:
         self.names = names

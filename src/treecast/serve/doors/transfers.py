@@ -225,7 +225,7 @@ Pages = AsyncIterator[list[tuple[str, SubscriptionRow]]]
 
 
 def fields_of(id: str, row: SubscriptionRow) -> tuple[str, str, dict[str, str], bool, str]:
-    """In the order of `FIELDS`; namespaces in an order of their own, so that equal subscriptions are equal bytes."""
+    """In the order of `FIELDS`; namespaces in their own order, so that equal subscriptions are equal bytes."""
     return id, row.query, dict(sorted(row.namespaces.items())), row.ordered, row.deliver
 
 

@@ -234,7 +234,7 @@ class Catalog:
         await self._put(self._backbone.names.source(id), encode(SourceRecord(id, is_removed=True)))
 
     async def _put(self, subject: str, data: bytes) -> None:
-        # Each change is one of its own, also if it says what an earlier one said: so it has an id of its own.
+        # Each change is one of its own, also if it says what an earlier one said: so it has its own id.
         (receipt,) = await self._backbone.store([Outgoing(subject, data, unused_name())])
         if not await self.reach(receipt.sequence, self._settings.catalog_ms_max):
             raise BackboneError("the change is stored, but not known here yet", hint="ask again")

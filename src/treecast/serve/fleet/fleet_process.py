@@ -1,4 +1,4 @@
-"""A worker of a fleet in a process of its own: the connection to NATS, the matcher, HTTP, and signals."""
+"""A worker of a fleet in its own process: the connection to NATS, the matcher, HTTP, and signals."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Worker:
 
 
 def run_worker(options: WorkerOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
-    """`serve`, in an event loop of its own."""
+    """`serve`, in its own event loop."""
     asyncio.run(serve(options, log, announce))
 
 

@@ -91,7 +91,7 @@ class Endpoint:
             self._receiver = self._client.attach(list(self.row.subscriptions), credit, self._take, is_patient=True)
 
     def change(self, row: HookRow) -> None:
-        """It has other settings now. What is under way ends as it began; everything else is sent anew, and at once."""
+        """It has other settings now. What is under way ends as it began; everything else is sent again, and at once."""
         self.row = row
         if not row.disabled:
             self._failing_since_ms = self._failures = 0

@@ -1,4 +1,4 @@
-"""A peer of a ring in a process of its own: real store, real runtime, links to the others, and perhaps an HTTP door.
+"""A peer of a ring in its own process: real store, real runtime, links to the others, and perhaps an HTTP door.
 
     run_peer(PeerOptions(directory="p5", listen=("127.0.0.1", 7505), join=("127.0.0.1:7501",)), log, print)
 
@@ -94,7 +94,7 @@ class PeerOptions(BrokerOptions, frozen=True, kw_only=True, tag="peer"):
 
 
 class RingProcess:
-    """The peer of a process, whenever it is made anew."""
+    """The peer of a process, whenever it is rebuilt."""
 
     def __init__(self, options: PeerOptions, ring: RingFile) -> None:
         self._options = options
@@ -200,7 +200,7 @@ Announce = Callable[[str, str], None]
 
 
 def run_peer(options: PeerOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
-    """`serve_peer`, in an event loop of its own."""
+    """`serve_peer`, in its own event loop."""
     asyncio.run(serve_peer(options, log, announce))
 
 

@@ -163,7 +163,7 @@ def _peer_options(
 
 
 def run_ring(options: RingServiceOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
-    """`serve_ring`, in an event loop of its own."""
+    """`serve_ring`, in its own event loop."""
     asyncio.run(serve_ring(options, log, announce))
 
 

@@ -1,4 +1,4 @@
-"""A broker of selective publishing in a process of its own. `treecast selective broker` calls it.
+"""A broker of selective publishing in its own process. `treecast selective broker` calls it.
 
     run_selective_broker(SelectiveOptions(name="b1", rank=1, listen=("127.0.0.1", 7501),
                                           neighbours={"source": "127.0.0.1:7500"}), log, print)
@@ -52,7 +52,7 @@ class SelectiveOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run_selective_broker(
     options: SelectiveOptions, log: structlog.typing.FilteringBoundLogger, announce: Callable[[str, int], None]
 ) -> None:
-    """`serve_selective_broker`, in an event loop of its own."""
+    """`serve_selective_broker`, in its own event loop."""
     asyncio.run(serve_selective_broker(options, log, announce))
 
 

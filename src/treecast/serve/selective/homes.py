@@ -140,7 +140,7 @@ class MemberFields(MemberAnswer, frozen=True):
 
 
 def make_member_home(directory: Path, fields: MemberFields) -> None:
-    """Make the directory of a member, or write it anew for other wishes."""
+    """Make the directory of a member, or rewrite it for other wishes."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     durable.write(directory / "member.json", msgspec.json.format(msgspec.json.encode(fields)), mode=PRIVATE)
     MemberHome(directory).admit(fields.epoch, bytes.fromhex(fields.envelope))

@@ -64,7 +64,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Publishers:
-    """All documents, each in a directory of its own."""
+    """All documents, each in its own directory."""
 
     def __init__(self, directory: Path, limits: Limits | None = None, *, has_network: bool = False) -> None:
         """`has_network`: somebody takes what is to travel."""
@@ -112,7 +112,7 @@ class Publishers:
         return versions
 
     def collect_all(self) -> None:
-        """A network begins anew: everything is to travel."""
+        """A network starts over: everything is to travel."""
         for document in list(self._documents.values()):
             with document.lock:
                 document.publication = Publication(document.home.publisher, document.publication.watches())

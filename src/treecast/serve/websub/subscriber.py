@@ -1,6 +1,6 @@
 """One WebSub subscriber at work: everything that its topic gets, one after the other, to its callback.
 
-It reads the topic as event streams do (`treecast.overlay.broker.tail`): it has a position of its own, so any number of
+It reads the topic as event streams do (`treecast.overlay.broker.tail`): it has its own position, so any number of
 subscribers get everything. One that has kept up gets what is published at once; one that is behind reads what is
 stored. A payload that its callback does not accept is tried again, and in the end given up; nothing overtakes it.
 """
@@ -90,7 +90,7 @@ class Subscriber:
     # --- what is published --------------------------------------------------------------------------------------------
 
     def opened(self) -> None:
-        """The broker serves, for the first time or made anew."""
+        """The broker serves, for the first time or rebuilt."""
         self._is_behind = True
 
     def published(self, item: TailItem) -> None:

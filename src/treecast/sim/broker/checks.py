@@ -365,7 +365,7 @@ class Checks:
         )
 
     def _is_overridden(self, id: str, publication: Publication, replay: Operation) -> bool:
-        """A replay begins anew at a document: what the subscription still waited for is replaced by what it matches."""
+        """A replay starts over at a document: what the subscription still waited for is replaced by what it matches."""
         if replay.effect_until_us < publication.operation.sent_us:
             return False
         first = _first_of(replay)

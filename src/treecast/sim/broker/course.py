@@ -87,7 +87,7 @@ class Course(ABC):
         world.run(max(world.now_us // 1000, self._last_arrival_ms()))  # late frames may repeat what was delivered
         receipts = len(self.history.receipts)
         world.run(world.now_us // 1000 + self.quiet_ms)
-        # A frame that was held up for long may still make somebody ask or tell anew, which ends by itself.
+        # A frame that was held up for long may still make somebody ask or tell again, which ends by itself.
         self._let_pass(required_pairs)
         if world.failure is not None:
             return

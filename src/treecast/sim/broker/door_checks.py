@@ -1,6 +1,6 @@
 """What must hold of what doors ask a broker for: records, and deliveries that their receiver postpones.
 
-- A record that was set, and acknowledged, is there: in the end, and whenever the broker has started anew. It has the
+- A record that was set, and acknowledged, is there: in the end, and whenever the broker has restarted. It has the
   last value, or one that was asked for since.
 - There are never more records of a kind than the broker allows, and none is refused while there is room.
 - A delivery that was postponed does not come before its time, unless something explains it. Looked at only in runs

@@ -136,7 +136,7 @@ class FilterRun(ChordRun):
         self.deliveries[place] += 1
         if not self._matches(match.subscription, match.document):
             self.world.fail(f"{match} is delivered, and does not match")
-        # A host that was made anew, after a crash or an error of its disk, may repeat what was not stored.
+        # A host that was rebuilt, after a crash or an error of its disk, may repeat what was not stored.
         if self.deliveries[place] > 1 and self.world.hosts[host].incarnation == 1:
             self.world.fail(f"{match} is delivered twice")
 

@@ -49,7 +49,7 @@ class RingChecks:
             self._named_by.setdefault(other, set()).add(member)
 
     def remove_peer(self, peer: str) -> None:
-        """It has crashed. Those of the base remain members all the same, with the list they had."""
+        """It has crashed. Those of the base remain members anyway, with the list they had."""
         if peer in self._base.peers:
             return
         dead = [member for member in self._lists if member.peer == peer]

@@ -5,7 +5,7 @@ Views come from a script (`scripted_registry.py`). What is looked at, besides wh
 - Whenever a broker takes a range of a root's documents, by the tree or from the root, nothing is left out of it that a
   subscription of this broker matches. The oracle is the index of the broker itself and the root's own store.
 - Positions never go back, on disk or in memory, and no document of a root is stored twice.
-- In the end every routing table is what it would be if it were built anew from the subscriptions behind it.
+- In the end every routing table is what it would be if it were rebuilt from the subscriptions behind it.
 - Buffers stay within their limits.
 """
 
@@ -304,7 +304,7 @@ class NetworkRun(Course):
                     self.world.fail(f"{name} has {what} = {stats[what]}, more than {limit}")
 
     def _wrong_tables(self) -> Iterator[str]:
-        """Tables that are not what they would be if they were built anew."""
+        """Tables that are not what they would be if they were rebuilt."""
         peers = dict(self._peers())
         missing = [name for name in self.network.brokers if name not in peers]
         missing += [name for name, peer in peers.items() if not set(self.network.roots) <= peer.trees.keys()]
@@ -392,7 +392,7 @@ def _children(broker: NetworkBroker) -> Iterator[Child]:
 
 
 def _rebuild_wants(broker: NetworkBroker) -> Any:
-    """What the subscriptions of a broker want together, computed anew."""
+    """What the subscriptions of a broker want together, recomputed."""
     rows = broker.broker.shadow.rows(SUBSCRIPTIONS, "")
     return broker.wants.rebuilt(decode(data, SubscriptionRow) for _, data in rows)
 

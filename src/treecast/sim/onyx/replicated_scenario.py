@@ -246,7 +246,7 @@ class ReplicatedRun(NetworkRun):
         self._wait("everybody at home, with a backup", self._is_settled)
 
     def _healing_ms(self) -> int:
-        """With the smallest chunks a snapshot needs a round trip for each row, and may have to begin anew."""
+        """With the smallest chunks a snapshot needs a round trip for each row, and may have to start over."""
         settings, network = self._replica_settings, self.world.network
         trip_us = 2 * (network.delay_us + network.jitter_us + self._sync_us)
         chunks = [_chunks(self._data(broker), settings.chunk_bytes_max) for broker in self.network.brokers]

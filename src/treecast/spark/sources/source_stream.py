@@ -170,8 +170,8 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**start, "batch": max(batch, start["batch"])}
 
     def _pause(self, *, is_idle: bool) -> None:
-        """Wait a little where nothing has come: without a trigger Spark asks again after 10 ms, and each time all
-        directories are listed. The first looks in vain wait less, so that a short pause of the source costs little."""
+        """Wait a little if nothing has come: without a trigger Spark asks again after 10 ms, and each time all
+        directories are listed. The first few waits are shorter, so that a short pause of the source costs little."""
         self._idle_looks = self._idle_looks + 1 if is_idle and not self._stops else 0
         if self._idle_looks:
             time.sleep(min(IDLE_SECONDS_MAX, IDLE_SECONDS_STEP * self._idle_looks))

@@ -166,7 +166,7 @@ def start(
 ) -> StreamingQuery:
     """The same with a plan of your own: from the documents of a batch and a version to the rows to be written.
 
-    `close` is called when the query has ended, to let go of what the plan holds.
+    `close` is called when the query has ended, to release what the plan holds.
     """
     spark = documents.sparkSession
     _check(documents, spark, str(checkpoint), after)
