@@ -67,7 +67,7 @@ def test_brokers_die_at_each_level_and_at_two() -> None:
 
 def test_requests_go_to_lower_ranks_and_updates_to_higher(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = draw_plan(3)
-    rank = {"source": 0} | {name: plan.rank(name) for name in plan.brokers()}
+    rank = {"source": 0} | {name: rank for rank, level in enumerate(plan.levels, 1) for name in level}
     rank |= dict.fromkeys(plan.subscribers, len(plan.levels) + 1)
     steps: dict[type, set[int]] = {Inquiry: set(), Wants: set(), Update: set()}
     send = Network.send

@@ -92,14 +92,14 @@ def forwarding_round(seed: int) -> int:
         else:
             change = requests.merge(MergeSettings(random.randint(1, 6), random.choice([0.05, 0.3, 1.0])))
         asked_ids = (asked_ids - set(change.cancel)) | set(change.ask)
-        assert asked_ids == set(requests.asked())
+        assert asked_ids == set(requests.asked_roots())
         _check_forwarding(outline, requests, set(wanted_ids), asked_ids)
         _check_coverage(outline, tree, set(wanted_ids), random.choice(list(outline)))
     return requests.merges
 
 
 def _check_forwarding(outline: Outline, requests: Forwarding, wanted_ids: set[int], asked_ids: set[int]) -> None:
-    assert set(requests.wanted()) == wanted_ids
+    assert set(requests.wanted_roots()) == wanted_ids
     for id in wanted_ids:
         assert any(outline.contains(one, id) for one in asked_ids), "all that is wanted is asked for"
     for id in asked_ids:

@@ -63,7 +63,7 @@ def measure(session: Session, point: Point) -> list[Row]:
     total = len(documents_of(session, workload))
     shared = [state for state, count in enumerate(documents) if copies and count > rate * total]
     amounts: list[RingAmounts] = []
-    seconds = clock(lambda: amounts.append(spread(machine, shared, copies, received_counts, places)))
+    seconds = clock(lambda: amounts.append(place_amounts(machine, shared, copies, received_counts, places)))
     load = sorted(amounts[0].by_peer(ring), reverse=True)
     others = [_share([max(each)], each) for each in map(amounts[0].by_peer, _other_rings(session, members))]
     return [
@@ -104,7 +104,7 @@ def _visits(session: Session, machine: PathMachine, name: str, workload: str) ->
     return session.last("visits", name, count)
 
 
-def spread(
+def place_amounts(
     machine: PathMachine, shared: Sequence[int], copies: int, received_counts: Sequence[int], places: Sequence[int]
 ) -> RingAmounts:
     """What is received at each place: the load of a state that has copies is that of all who hold it."""

@@ -39,7 +39,7 @@ def measure(session: Session, point: Point) -> list[Row]:
         lambda: hops.extend(walks.hops(random.randrange(peers), random.randrange(RING)) for _ in range(LOOKUPS))
     )
     hops.sort()
-    members_known = [walks.known(peer) for peer in range(peers)]
+    members_known = [walks.count_known(peer) for peer in range(peers)]
     return [
         {
             **point,

@@ -137,7 +137,7 @@ class Walks:
         for number, ring in enumerate(model.rings()):
             self._rings[model.peer_numbers[number]].append(ring)
 
-    def known(self, peer: int) -> int:
+    def count_known(self, peer: int) -> int:
         """Members that a peer knows: successors and fingers of all its places."""
         return len({member for ring in self._rings[peer] for member in (*ring.successors, *ring.fingers.values())})
 

@@ -47,10 +47,10 @@ def measure(session: Session, point: Point) -> list[Row]:
     roots = random.sample(range(len(outline)), min(point["wants"], len(outline) - 1))
     for root in roots:
         requests.want(root)
-    uncovered_count = len(requests.asked())
+    uncovered_count = len(requests.asked_roots())
     merging = clock(lambda: requests.merge(MergeSettings(point["distance"], point["ratio"]))).cpu
     table = RoutingTable(outline)
-    for root in requests.asked():
+    for root in requests.asked_roots():
         table.subscribe("below", Subtree(root))
     changed_ids = [random.choice(roots) for _ in range(ROUTES)]
     lost_ids = [id for id in changed_ids if not table.subscribers(id)]
@@ -61,7 +61,7 @@ def measure(session: Session, point: Point) -> list[Row]:
         {
             **point,
             "covered": uncovered_count,
-            "asked": len(requests.asked()),
+            "asked": len(requests.asked_roots()),
             "extra": requests.extra_elements() / len(outline),
             "merge_ms": merging * 1e3,
             "us": routing / ROUTES * 1e6,

@@ -37,7 +37,7 @@ from treecast.inputs.inflate import (
     SIGNATURE_BYTES_MAX,
     TAR_HEADER_BYTES_MAX,
     Budget,
-    Prefixed,
+    PrefixedStream,
     Readable,
     compression_of,
     inflating,
@@ -129,7 +129,7 @@ def check_unchanged(file: ListedFile) -> None:
 def _uncompress(stream: _File, budget: Budget) -> Readable:
     """What is in a file whose name says nothing of compression."""
     head = stream.read(SIGNATURE_BYTES_MAX)
-    whole = Prefixed(head, stream)
+    whole = PrefixedStream(head, stream)
     kind = compression_of(head)
     return whole if kind is None else budget.stream(inflating(whole, kind))
 
@@ -157,7 +157,7 @@ def _zip_entries(path: str, file: Any, pattern: str, budget: Budget) -> Iterator
             if member.is_dir() or not fits(member.filename, pattern):
                 continue
             name = f"{path}!/{member.filename}"
-            if budget.spent:
+            if budget.is_spent:
                 yield name, _not_read()
                 return
             try:
@@ -228,7 +228,7 @@ def _tar_entries(
                 source.headers_end()
                 if member.isfile() and fits(member.name, pattern):
                     name = f"{path}!/{member.name}"
-                    if budget.spent:
+                    if budget.is_spent:
                         yield name, _not_read()
                         return
                     data = _Member(archive.extractfile(member))

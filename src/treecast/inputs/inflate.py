@@ -71,7 +71,7 @@ class Budget:
         self._share: int | None = None
 
     @property
-    def spent(self) -> bool:
+    def is_spent(self) -> bool:
         """Whether nothing more may be read of the file."""
         return self._bytes_left < 0 and self._member_bytes_left < 0
 
@@ -205,7 +205,7 @@ class _ArrowSource:
         """The file is closed by whoever opened it."""
 
 
-class Prefixed:
+class PrefixedStream:
     """A stream with bytes that were already taken from it put back in front."""
 
     def __init__(self, head: bytes, source: Readable) -> None:

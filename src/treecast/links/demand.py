@@ -137,7 +137,7 @@ def _of_list(subscription: Subscription, tree: StepList) -> Demand:
     needs, unprojected = _needs(lambda: needs_of_paths(start))
     whole_needs, _ = _needs(lambda: needs_of_paths(start, whole=True))
     lead = (
-        (Change("keep", tuple(need.kept() for need in whole_needs), None),)
+        (Change("keep", tuple(need.to_path() for need in whole_needs), None),)
         if whole_needs and not find_mixed(whole_needs)
         else ()
     )

@@ -273,7 +273,7 @@ class Link:
             yield from self._bare  # more is kept, of elements at the same places
             return
         for path, tally in self._tally_by_path.items():
-            yield tally.need.kept(tally.shortest(self.alternatives_max)) if conditions else path
+            yield tally.need.to_path(tally.shortest(self.alternatives_max)) if conditions else path
 
 
 def _without_conditions(path: Path) -> Path:

@@ -72,7 +72,7 @@ class Need:
     is_monotone: bool
     """Whether a bare element cannot be taken for one of them."""
 
-    def kept(self, alternatives: Iterable[frozenset[Condition]] | None = None) -> Path:
+    def to_path(self, alternatives: Iterable[frozenset[Condition]] | None = None) -> Path:
         """The path with its alternatives, or these, as one condition; an empty one is always true."""
         choices = list(self.alternatives if alternatives is None else alternatives)
         if frozenset() in choices:

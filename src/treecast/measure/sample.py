@@ -28,7 +28,7 @@ class Costs:
     match: float
 
 
-def shuffled(count: int) -> list[int]:
+def shuffle_numbers(count: int) -> list[int]:
     """The numbers below `count` in a fixed, random order: every prefix is a fair sample."""
     numbers = list(range(count))
     Random(1).shuffle(numbers)

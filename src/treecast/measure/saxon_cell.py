@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 
 from treecast.measure.answers import Answers
 from treecast.measure.cell import Cell, Effort, Inputs
-from treecast.measure.sampled_cell import Compiled, measure_sampled
+from treecast.measure.sampled_cell import Compilation, measure_sampled
 from treecast.measure.seconds import Seconds, clock
 
 # A template with very many tests takes more than proportional time to compile.
@@ -32,11 +32,11 @@ class _Saxon:
     inputs: Inputs
     processor: Any
     name: str = "saxonche"
-    probed: int = 50
+    probe_size: int = 50
 
-    def compile(self, numbers: Sequence[int]) -> Compiled:
+    def compile(self, numbers: Sequence[int]) -> Compilation:
         text = stylesheet(self.inputs, numbers)
-        return Compiled(self.processor.new_xslt30_processor().compile_stylesheet(stylesheet_text=text), numbers)
+        return Compilation(self.processor.new_xslt30_processor().compile_stylesheet(stylesheet_text=text), numbers)
 
     def one(self, queries: Any, document: bytes) -> tuple[Seconds, Seconds, list[int]]:
         trees: list[Any] = []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from treecast.index import Index
 from treecast.measure.answers import Answers
 from treecast.measure.cell import Cell, Effort, Inputs
-from treecast.measure.sample import scale, shuffled
+from treecast.measure.sample import scale, shuffle_numbers
 from treecast.measure.seconds import Seconds, clock, tree_clock
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _measure(name: str, inputs: Inputs, effort: Effort, session: SparkSession) -
         return _measure_treecast(inputs, effort, session)
     ask, idle, most = (_by_xpath, _select, COLUMNS_MAX) if name == "spark-xpath" else (_by_lxml, _no_map, XPATHS_MAX)
     _, unseen = effort.divide(inputs.documents)
-    numbers = shuffled(len(inputs.queries))[:most]
+    numbers = shuffle_numbers(len(inputs.queries))[:most]
     documents_compared = min(effort.compared, len(unseen))
     with tempfile.TemporaryDirectory(prefix="treecast-spark-") as directory:
         few = _frame(session, unseen[:documents_compared], Path(directory, "few"))

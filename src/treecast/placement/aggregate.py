@@ -165,7 +165,7 @@ def of_paths(
 def cover(paths: Iterable[str], selectivity: Selectivity, filters_max: int) -> dict[str, str]:
     """For each path the filter that covers it, with at most `filters_max` filters."""
     distinct = list(dict.fromkeys(paths))
-    sources = shortened(distinct)
+    sources = shorten_paths(distinct)
     sources = {path: ANYTHING if source == "//*" else source for path, source in sources.items()}
     distinct_sources = list(dict.fromkeys(sources.values()))
     options = {source: generalisations(source) for source in distinct_sources}
@@ -200,7 +200,7 @@ def _within(
     return best
 
 
-def shortened(paths: Sequence[str], sources_max: int = SOURCES_MAX) -> dict[str, str]:
+def shorten_paths(paths: Sequence[str], sources_max: int = SOURCES_MAX) -> dict[str, str]:
     """For each path itself, or, where there are more than `sources_max`, a prefix of it: as long as it may be so that
     not too many differ."""
     if len(paths) <= sources_max:

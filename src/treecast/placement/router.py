@@ -106,7 +106,7 @@ def _shards(values: Any, least: int = 0, most: int = SHARDS_MAX - 1) -> tuple[in
     return tuple(values)
 
 
-def spread(document: Bytes, count: int) -> int:
+def bucket_of(document: Bytes, count: int) -> int:
     """One of `count`, by the document's bytes: the same whenever it is asked, in any process."""
     return zlib.crc32(document) % count
 
@@ -121,7 +121,7 @@ class Spread(Router):
 
     def route(self, documents: Sequence[Bytes]) -> list[Route]:
         """See Router."""
-        return [(spread(document, self.shards),) for document in documents]
+        return [(bucket_of(document, self.shards),) for document in documents]
 
     def to_fields(self) -> dict[str, Any]:
         """See Router."""
@@ -176,7 +176,7 @@ class ByRoot(Router):
         if name is None:
             return None
         route = {
-            shards[spread(document, len(shards)) if len(shards) > 1 else 0]
+            shards[bucket_of(document, len(shards)) if len(shards) > 1 else 0]
             for shards in (self.clusters.get(name, ()), self.rest)
             if shards
         }

@@ -31,7 +31,7 @@ from treecast.selective.parcels import (
     Parcel,
     Seal,
     Signed,
-    altered,
+    alteration_error,
     decode,
     letter_about,
     place_about,
@@ -110,7 +110,7 @@ class Assembly:
     def _open_letter(self, letter: Letter) -> None:
         data = unseal(self._key, letter.key, letter_about(self.document, self.group, letter.epoch, self.member))
         if data is None or len(data) != KEY_BYTES + VERSION_BYTES:
-            raise altered()
+            raise alteration_error()
         self.epoch, self._chain, self.proof = letter.epoch, data[:KEY_BYTES], letter.proof
         self._version_min = max(self._version_min, int.from_bytes(data[KEY_BYTES:], "big"))
 
@@ -271,5 +271,5 @@ class Assembly:
 
 def _require(data: bytes | None) -> bytes:
     if data is None:
-        raise altered()
+        raise alteration_error()
     return data

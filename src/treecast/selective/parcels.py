@@ -255,10 +255,10 @@ def decode(data: bytes, kind: type[Kind]) -> Kind:
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except msgspec.MsgspecError:
-        raise altered() from None
+        raise alteration_error() from None
 
 
-def altered() -> PeerError:
+def alteration_error() -> PeerError:
     return refusal("TC492", "a parcel of a view cannot be opened", "it was altered on its way, or is for others")
 
 

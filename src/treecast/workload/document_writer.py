@@ -272,7 +272,7 @@ class DocumentWriter:
             return self.constant(f'{before}none"') if attribute.required else None
         if isinstance(values, ListDistribution) and len(values.values) == 1:
             return self.constant(f'{before}{escape(values.values[0])}"')
-        draw = self.escaped(values).draw
+        draw = self.escape_values(values).draw
 
         def write(_: bool) -> int:
             text = f'{before}{draw(random())}"'
@@ -281,11 +281,11 @@ class DocumentWriter:
 
         return write
 
-    def escaped(self, values: Distribution) -> Distribution:
+    def escape_values(self, values: Distribution) -> Distribution:
         """The distribution with its values in written form; one that many attributes share exists once."""
         known = self.distributions.get(id(values))
         if known is None:
-            known = self.distributions[id(values)] = (values, values.mapped(escape))
+            known = self.distributions[id(values)] = (values, values.map_values(escape))
         return known[1]
 
     def constant(self, text: str) -> Callable[[bool], int]:
@@ -313,7 +313,7 @@ class DocumentWriter:
     def compile_mixed(self, element: Element) -> Write:
         """Text and children in turn. Leaves and growing children are drawn equally often, in the order of the model."""
         random, out = self.random.random, self.out
-        draw = self.escaped(self.values.of_text(element)).draw
+        draw = self.escape_values(self.values.of_text(element)).draw
         children = self.schema.children(element.name)
 
         def text(depth: int, share: int) -> int:
@@ -357,12 +357,12 @@ class DocumentWriter:
         once = self.compile_name(particle) if isinstance(particle, Name) else self.compile_group(particle)
         if particle.occurs == "":
             return once
-        return self.optional(particle, once) if particle.occurs == "?" else self.repeated(particle, once)
+        return self.optional(particle, once) if particle.occurs == "?" else self.repeat(particle, once)
 
     def optional(self, particle: Particle, once: Write) -> Write:
         random, depth_max, chance = self.random.random, self.settings.depth_max, self.settings.optional
         height = single_height(particle, self.heights)
-        is_blocked = self.blocked(particle)
+        is_blocked = self.block_test(particle)
 
         def write(depth: int, share: int) -> int:
             if share < SHARE_BYTES_MIN or depth + height > depth_max or random() >= chance:
@@ -373,11 +373,11 @@ class DocumentWriter:
 
         return write
 
-    def repeated(self, particle: Particle, once: Write) -> Write:
+    def repeat(self, particle: Particle, once: Write) -> Write:
         random, depth_max, repeats_max = self.random.random, self.settings.depth_max, self.settings.repeats_max
         least = 1 if particle.occurs == "+" else 0
         height = single_height(particle, self.heights)
-        is_blocked, grows = self.blocked(particle), self.grows
+        is_blocked, grows = self.block_test(particle), self.grows
 
         def write(depth: int, share: int) -> int:
             size = turns = empty = 0
@@ -480,11 +480,11 @@ class DocumentWriter:
             def draw() -> Write:
                 return parts[bisect_right(bounds, random())]
 
-        return draw if even else self.unblocked(fitting, draw)
+        return draw if even else self.avoid_blocked(fitting, draw)
 
-    def unblocked(self, fitting: Sequence[tuple[Particle, Write]], draw: Pick) -> Pick:
+    def avoid_blocked(self, fitting: Sequence[tuple[Particle, Write]], draw: Pick) -> Pick:
         """The same draws without parts that the recursion limit now forbids, if there are others."""
-        tests = {id(part): is_blocked for item, part in fitting if (is_blocked := self.blocked(item)) is not None}
+        tests = {id(part): is_blocked for item, part in fitting if (is_blocked := self.block_test(item)) is not None}
         if not tests:
             return draw
 
@@ -503,7 +503,7 @@ class DocumentWriter:
         """The weight of an alternative: that of the heaviest element in it."""
         return max(self.settings.weights.get(name, 1.0) for name in particle_names(particle))
 
-    def blocked(self, particle: Particle) -> Callable[[], bool] | None:
+    def block_test(self, particle: Particle) -> Callable[[], bool] | None:
         """Whether the recursion limit forbids this part now; None if it never does."""
         limit = self.settings.recursion_max
         if limit is None:

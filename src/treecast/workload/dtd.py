@@ -127,7 +127,7 @@ class _Reader:
         frame = self.scanner.frames[-1]
         keyword = _KEYWORD.match(frame.text, frame.at)
         if keyword is None:
-            self.fail(f"expected a declaration, found {self.scanner.found()}")
+            self.fail(f"expected a declaration, found {self.scanner.excerpt()}")
         frame.at = keyword.end()
         if keyword[1] == "ELEMENT":
             self.read_element()

@@ -106,7 +106,7 @@ class Scanner:
         names_text = ", ".join(names[:MISSING_SHOWN_MAX]) + (", …" if len(names) > MISSING_SHOWN_MAX else "")
         return f"parts of the DTD are not on disk: {names_text}; put them beside it"
 
-    def found(self) -> str:
+    def excerpt(self) -> str:
         frame = self.frames[-1]
         return repr(frame.text[frame.at : frame.at + FOUND_CHARS_MAX]) if frame.at < len(frame.text) else "the end"
 
@@ -138,7 +138,7 @@ class Scanner:
                 continue
             token = _TOKEN.match(frame.text, frame.at)
             if token is None:
-                self.fail(f"the declaration has no meaning at {self.found()}")
+                self.fail(f"the declaration has no meaning at {self.excerpt()}")
             frame.at = token.end()
             return token[0]
 

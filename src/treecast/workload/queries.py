@@ -128,7 +128,7 @@ def _repeating(walks: Sequence[QueryWalk], order: Iterator[tuple[int, int]], cou
         walk = walks[next(order)[0]]
         query = _next_of(walk, frozenset(), STALE_DRAWS_MAX)
         if query is None:
-            raise exhausted(walk.schema.name, 0, count)
+            raise exhaustion_error(walk.schema.name, 0, count)
         yield query
 
 
@@ -153,7 +153,7 @@ def _distinct(walk: QueryWalk, count: int) -> Iterator[str]:
         if query is None or query in known_queries:
             stale += 1
             if stale > STALE_DRAWS_MAX or draws > draws_max:
-                raise exhausted(walk.schema.name, len(known_queries), count)
+                raise exhaustion_error(walk.schema.name, len(known_queries), count)
         else:
             stale = 0
             known_queries.add(query)
@@ -177,7 +177,7 @@ def _distinct_of_several(
         if query is None:
             open_places.remove(place)
             if not open_places:
-                raise exhausted("the schemas", len(known_queries), count)
+                raise exhaustion_error("the schemas", len(known_queries), count)
             if note is not None:
                 name = walks[place].schema.name
                 count_text = f"{query_counts[place]:,}"
@@ -188,7 +188,7 @@ def _distinct_of_several(
             yield query
 
 
-def exhausted(name: str, found_count: int, count: int) -> QueryLimitError:
+def exhaustion_error(name: str, found_count: int, count: int) -> QueryLimitError:
     """The error for a schema without more queries."""
     message = f"{name} gave only {found_count:,} distinct queries of the {count:,} asked for"
     hint = (

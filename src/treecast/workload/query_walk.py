@@ -238,14 +238,14 @@ class QueryWalk:
         """`[target="v"]`, or a predicate with the selectivity; None for a value that XPath cannot express."""
         random, selectivity = self.random, self.settings.selectivity
         if selectivity is None:
-            literal = quoted(values, values.draw(random()))
+            literal = quote_value(values, values.draw(random()))
             return None if literal is None else f"[{target}={literal}]"
         if values.numeric:
             return self.range_predicate(target, values, selectivity)
         sign, is_drawn = self.sign_for(values.collision, selectivity)
         if not is_drawn:
             return f'[{target}{sign}"none{int(random() * LACKING)}"]'
-        literal = quoted(values, values.draw(random()))
+        literal = quote_value(values, values.draw(random()))
         return None if literal is None else f"[{target}{sign}{literal}]"
 
     def range_predicate(self, target: str, values: Distribution, selectivity: float) -> str:
@@ -273,7 +273,7 @@ class QueryWalk:
         return ("!=" if best == 1 - collision else "="), True
 
 
-def quoted(values: Distribution, value: str) -> str | None:
+def quote_value(values: Distribution, value: str) -> str | None:
     """The value in XPath: numbers unquoted, others in quotes that they do not contain."""
     if values.numeric:
         return value

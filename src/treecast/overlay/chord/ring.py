@@ -53,7 +53,7 @@ class StableBase:
         first = bisect_right(self._places, place)
         return self.members[first:] + self.members[:first]
 
-    def skipped(self, begin: int, end: int) -> bool:
+    def skips_member(self, begin: int, end: int) -> bool:
         """Whether one of them lies strictly between."""
         return is_between(begin, self.after(begin)[0].place, end)
 

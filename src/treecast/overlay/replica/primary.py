@@ -314,7 +314,7 @@ class Replicated:
         transfer = self._transfer
         if transfer is not None and message.transfer == transfer.id and message.is_coming:
             transfer.acknowledge(message.chunk)
-            effects += (self._chunk(*chunk) for chunk in transfer.unacknowledged())
+            effects += (self._chunk(*chunk) for chunk in transfer.unacknowledged_chunks())
         elif has_prefix and message.group + 1 >= self._log_first and (message.is_filled or not message.is_coming):
             self._stream_from(message)
         elif self._is_beginning:
@@ -328,7 +328,7 @@ class Replicated:
             begin = _Begin(self._member.group, self._transfer_id)
             effects.append(Send(self._host, Inner(self.name, self.life, begin)))
         else:
-            effects += (self._chunk(*chunk) for chunk in transfer.unacknowledged())  # its first one is lost
+            effects += (self._chunk(*chunk) for chunk in transfer.unacknowledged_chunks())  # its first one is lost
 
     def _stream_from(self, message: Copied) -> None:
         self._transfer = None

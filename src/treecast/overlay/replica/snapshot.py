@@ -50,7 +50,7 @@ class Transfer:
             self._waiting.pop(chunk_number, None)
         self.acknowledged = max(number, self.acknowledged)
 
-    def unacknowledged(self) -> list[tuple[int, bytes]]:
+    def unacknowledged_chunks(self) -> list[tuple[int, bytes]]:
         return sorted(self._waiting.items())
 
     def more(self) -> Iterator[tuple[int, bytes]]:

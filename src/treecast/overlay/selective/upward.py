@@ -106,7 +106,7 @@ class Upward:
         The root of the document is always there: a broker that has nothing near is as good as one that has nothing.
         Otherwise all would choose the broker that was asked first.
         """
-        roots_asked = self.forwarding.asked()
+        roots_asked = self.forwarding.asked_roots()
         if any(self._outline.contains(one, root) for one in roots_asked):
             return 0
         depth = sum(1 for _ in self._outline.ancestors(root))
@@ -128,7 +128,7 @@ class Upward:
         self._open_links()
 
     def _open_links(self) -> None:
-        for root in self.forwarding.asked():
+        for root in self.forwarding.asked_roots():
             if root not in self.links:
                 self.links[root] = Link(self.position(root) or 0)
 
@@ -139,7 +139,7 @@ class Upward:
 
     def _close_links(self) -> None:
         """Drop the links that are no longer asked for, once those that take their place have what they had."""
-        roots_asked = self.forwarding.asked()
+        roots_asked = self.forwarding.asked_roots()
         root_set = set(roots_asked)
         for root in [root for root in self.links if root not in root_set]:
             link = self.links[root]

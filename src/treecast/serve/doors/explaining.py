@@ -30,7 +30,7 @@ _NAMES = {"us-ascii": "windows-1252", "ascii": "windows-1252", "iso-8859-1": "wi
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class KeptMatch:
     """A match that is to be explained. Without `payload`, the document was delivered as it is."""
 
     id: str
@@ -60,12 +60,12 @@ def encoding_of(body: bytes) -> str:
     return _NAMES.get(name, name) if name in (*_NAMES, "windows-1252") else "utf-8"
 
 
-def explain_all(body: bytes, matches: Sequence[Matched], like: Index) -> list[DocumentMatch]:
+def explain_all(body: bytes, matches: Sequence[KeptMatch], like: Index) -> list[DocumentMatch]:
     """To be called in a thread. Documents are read with the limits of the index `like`."""
     return [_match(body, match, like) for match in matches]
 
 
-def _match(body: bytes, match: Matched, like: Index) -> DocumentMatch:
+def _match(body: bytes, match: KeptMatch, like: Index) -> DocumentMatch:
     text, encoding, is_cut = _to_text(match.payload) if match.payload is not None else (None, "", False)
     if match.row is None:
         note = "The subscription was removed since."

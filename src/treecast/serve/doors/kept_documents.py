@@ -14,7 +14,7 @@ from treecast.overlay.storage import StorageError
 from treecast.serve.doors.calls import INERT, NUMBER_MAX, Call, Reply, json_reply
 from treecast.serve.doors.envelopes import CONTENT_TYPE, timestamp
 from treecast.serve.doors.events import Feed
-from treecast.serve.doors.explaining import EXCERPT_CHARS_MAX, Matched, encoding_of, explain_all
+from treecast.serve.doors.explaining import EXCERPT_CHARS_MAX, KeptMatch, encoding_of, explain_all
 from treecast.serve.doors.forms import DocumentsAnswer, DocumentSummary, MatchesAnswer
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.problems import DoorError
@@ -100,7 +100,7 @@ class KeptDocumentPages:
         more = ids[begin + count - 1] if len(ids) > begin + count else ""
         return json_reply(200, MatchesAnswer(number, encoding_of(body), row.bytes, len(ids), matches, more))
 
-    def _select_matches(self, broker: Broker, number: int, row: DocumentRow, places: range) -> list[Matched]:
+    def _select_matches(self, broker: Broker, number: int, row: DocumentRow, places: range) -> list[KeptMatch]:
         """Some of its matches, with their payloads, as far as the budget goes."""
         budget = self._settings.explain_bytes_max
         selection = []
@@ -116,5 +116,5 @@ class KeptDocumentPages:
                 payload = broker.tail.body(row.payloads[place])
                 budget -= len(payload)
             budget -= row.bytes
-            selection.append(Matched(id, subscription, is_waiting, payload, budget >= 0))
+            selection.append(KeptMatch(id, subscription, is_waiting, payload, budget >= 0))
         return selection

@@ -104,7 +104,7 @@ class Dispatcher:
                 try:
                     outcome = await self._forwarder.send(backend, request, context)
                 except asyncio.CancelledError:
-                    backend.health.abandoned(steady_ms())
+                    backend.health.note_abandonment(steady_ms())
                     raise
                 if outcome.error:
                     backend.fail(outcome.error)

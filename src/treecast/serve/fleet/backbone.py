@@ -40,7 +40,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     id: str
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoreReceipt(msgspec.Struct, frozen=True):
     """NATS has it, at this place of its stream. `is_copy`: it had it before."""
 
     sequence: int
@@ -184,10 +184,10 @@ class Backbone:
 
     # --- messages that are stored -------------------------------------------------------------------------------------
 
-    async def store(self, messages: Sequence[Outgoing], *, within_ms: int = 0) -> list[Stored]:
+    async def store(self, messages: Sequence[Outgoing], *, within_ms: int = 0) -> list[StoreReceipt]:
         """Store all of them; returns when NATS has acknowledged each. Raises BackboneError: some may be stored."""
         end = steady_ms() + (within_ms or self.settings.store_ms)
-        receipts: list[Stored] = []
+        receipts: list[StoreReceipt] = []
         first = 0
         while first < len(messages):
             last, size = first, 0
@@ -200,8 +200,8 @@ class Backbone:
             first = last
         return receipts
 
-    async def _store(self, messages: Sequence[Outgoing], end: int) -> list[Stored]:
-        receipts: list[Stored | None] = [None] * len(messages)
+    async def _store(self, messages: Sequence[Outgoing], end: int) -> list[StoreReceipt]:
+        receipts: list[StoreReceipt | None] = [None] * len(messages)
         missing = list(range(len(messages)))
         while True:
             problem = await self._try_to_store(messages, missing, receipts, end)
@@ -213,7 +213,7 @@ class Backbone:
             await asyncio.sleep(self.settings.retry_ms / 1000)
 
     async def _try_to_store(
-        self, messages: Sequence[Outgoing], missing: list[int], receipts: list[Stored | None], end: int
+        self, messages: Sequence[Outgoing], missing: list[int], receipts: list[StoreReceipt | None], end: int
     ) -> str:
         """Send those that are missing, and note what is acknowledged. Returns what is wrong with the others."""
         if not self.client.is_connected:
@@ -238,7 +238,7 @@ class Backbone:
             self._answers.pop(number, None)
             if future.done() and not future.cancelled():
                 outcome = _outcome(future.result())
-                if isinstance(outcome, Stored):
+                if isinstance(outcome, StoreReceipt):
                     receipts[place] = outcome
                 else:
                     problem = outcome
@@ -259,14 +259,14 @@ async def end_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
         _, waiting = await asyncio.wait(waiting, timeout=CANCEL_SECONDS)
 
 
-def _outcome(answer: Msg) -> Stored | str:
+def _outcome(answer: Msg) -> StoreReceipt | str:
     """What became of a message; or what is wrong now. Raises BackboneError if it will be wrong next time as well."""
     if not answer.data:
         return "nobody takes it"  # there is no leader of the stream just now
     fields = msgspec.json.decode(answer.data)
     error = fields.get("error")
     if error is None:
-        return Stored(int(fields["seq"]), bool(fields.get("duplicate")))
+        return StoreReceipt(int(fields["seq"]), bool(fields.get("duplicate")))
     text = str(error.get("description", ""))
     if error.get("err_code") == STORE_FAILED and "maximum" in text:
         raise BackboneError("the fleet is full: " + text, code="TC415", hint="its workers have to catch up first")

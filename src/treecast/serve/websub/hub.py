@@ -142,7 +142,7 @@ class Hub:
             return
         for topic, payload in zip(event.subscriptions, event.payloads, strict=True):
             for subscriber in list(self._by_topic.get(topic, {}).values()):
-                subscriber.published(TailItem(event.document, event.published_ms, topic, payload))
+                subscriber.on_published(TailItem(event.document, event.published_ms, topic, payload))
 
     # --- intents ------------------------------------------------------------------------------------------------------
 

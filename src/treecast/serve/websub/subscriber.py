@@ -93,7 +93,7 @@ class Subscriber:
         """The broker serves, for the first time or rebuilt."""
         self._is_behind = True
 
-    def published(self, item: TailItem) -> None:
+    def on_published(self, item: TailItem) -> None:
         """Something new. One that is behind reads it later."""
         if not self._is_behind:
             if self._waiting_bytes > self._settings.read_bytes_max:

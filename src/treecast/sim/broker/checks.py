@@ -321,7 +321,7 @@ class Checks:
     def missing(self) -> Iterator[str]:
         """Required deliveries that nobody received."""
         letters = {(letter.subscription, letter.document) for letter in self._letters}
-        for pair in self.required():
+        for pair in self.required_pairs():
             if pair in letters or pair in self._history.acknowledged:
                 continue
             if pair in self._history.received:
@@ -329,11 +329,11 @@ class Checks:
             else:
                 yield f"document {pair[1]} was acknowledged and never reached subscription {pair[0]}"
         last_us = {(receipt.subscription, receipt.document): receipt.time_us for receipt in self._history.receipts}
-        for id, number, since_us in self.replayed():
+        for id, number, since_us in self.replayed_pairs():
             if last_us.get((id, number), -1) < since_us and (id, number) not in letters:
                 yield f"document {number} was not replayed to subscription {id}"
 
-    def required(self) -> Iterator[tuple[str, int]]:
+    def required_pairs(self) -> Iterator[tuple[str, int]]:
         """Pairs of subscription and document that must be delivered in the end."""
         for number in self._publications_by_number:
             if number in self._damaged:
@@ -377,7 +377,7 @@ class Checks:
             if state.end_us >= replay.sent_us
         )
 
-    def replayed(self) -> Iterator[tuple[str, int, int]]:
+    def replayed_pairs(self) -> Iterator[tuple[str, int, int]]:
         """What the last replay of a subscription must deliver again, and after which time: (id, document, time)."""
         for id, replays in self._replays.items():
             replay = replays[-1]

@@ -26,7 +26,7 @@ Pair = tuple[str, int]
 class DeliveryChecks(Protocol):
     """What deliveries are compared with."""
 
-    def required(self) -> Iterator[Pair]: ...
+    def required_pairs(self) -> Iterator[Pair]: ...
 
     def all(self) -> list[str]: ...
 
@@ -80,7 +80,7 @@ class Course(ABC):
         world = self.world
         if world.failure is not None:
             return
-        required_pairs = list(self._checks().required())
+        required_pairs = list(self._checks().required_pairs())
         self._let_pass(required_pairs)
         if world.failure is not None:
             return

@@ -148,7 +148,7 @@ class FilterRun(ChordRun):
     # -- in the end
 
     def _finish(self) -> None:
-        self._wait("acknowledged subscriptions", self._unsettled)
+        self._wait("acknowledged subscriptions", self._unsettled_ids)
         if self.world.failure is not None:
             return
         hosts = sorted(self._expected_members())
@@ -164,7 +164,7 @@ class FilterRun(ChordRun):
         peers = [self._peer(host) for host in self.plan.hosts]
         return {id for peer in peers for id, each in peer.indexing.subscriptions.items() if not each.row.is_removed}
 
-    def _unsettled(self) -> list[str]:
+    def _unsettled_ids(self) -> list[str]:
         return [
             id
             for host in self.plan.hosts

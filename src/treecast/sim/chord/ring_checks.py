@@ -82,7 +82,7 @@ class RingChecks:
             self._fail(f"out of order: {text}")
         elif not any(map(self.is_alive, successors)):
             self._fail(f"names no living member: {text}")
-        elif any(self._base.skipped(x.place, y.place) for x, y in pairwise([member, *successors])):
+        elif any(self._base.skips_member(x.place, y.place) for x, y in pairwise([member, *successors])):
             self._fail(f"skips a member of the base: {text}")
 
 

@@ -35,9 +35,6 @@ class SelectivePlan(msgspec.Struct, frozen=True):
     def brokers(self) -> list[str]:
         return [name for level in self.levels for name in level]
 
-    def rank(self, name: str) -> int:
-        return next(rank for rank, level in enumerate(self.levels, 1) if name in level)
-
 
 def draw_plan(seed: int) -> SelectivePlan:
     random = Random(f"{seed}/selective")
@@ -113,7 +110,7 @@ def _draw_wants(random: Random, outline: Outline, rights: set[int]) -> list[Subt
     return list(Subtrees.of(parts, outline).parts)
 
 
-def seen(parts: list[Subtree], rights: set[int], outline: Outline) -> set[int]:
+def visible_elements(parts: list[Subtree], rights: set[int], outline: Outline) -> set[int]:
     """The elements that a subscriber is to get: of the parts that lie within its rights."""
     allowed_parts = [part for part in parts if is_allowed(part, rights, outline)]
     return {id for part in allowed_parts for id in elements_of(part, outline)}

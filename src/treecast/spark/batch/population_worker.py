@@ -19,7 +19,7 @@ from treecast.document import EntityTexts, Limits
 from treecast.errors import QueryError
 from treecast.index import Index
 from treecast.index.subscription_forms import LISTED_MAX
-from treecast.placement.aggregate import shortened
+from treecast.placement.aggregate import shorten_paths
 from treecast.placement.facts import Survey, survey
 from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_documents, generate_queries
 
@@ -99,7 +99,7 @@ def reduce(
             for place in [place for place, document in open_documents.items() if index.match(document)]:
                 matching_bits |= 1 << place
                 del open_documents[place]
-    covers = sorted(set(shortened(sorted(paths)).values()))
+    covers = sorted(set(shorten_paths(sorted(paths)).values()))
     bits = matching_bits.to_bytes((len(documents) + 7) // 8, "little")
     totals = {"cover": None, "expressions": expressions, "wanted": bits, "count": count, "refused": listed_refusals}
     kinds = [pa.string(), pa.int64(), pa.binary(), pa.int64(), _refused_type()]

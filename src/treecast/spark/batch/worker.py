@@ -25,7 +25,7 @@ from treecast.document import arrow_views
 from treecast.errors import PipelineError, SnapshotError
 from treecast.index import Index
 from treecast.placement import ByFilters, Router
-from treecast.placement.router import spread
+from treecast.placement.router import bucket_of
 from treecast.spark.batch.answer_form import AnswerForm
 from treecast.spark.batch.answers import answer, missing_documents
 from treecast.spark.internals import one_sentence_errors
@@ -109,7 +109,7 @@ def _route(
         for row, shards in enumerate(routes):
             # A document that no shard wants goes to any shard, if it was not read yet or accounts are kept.
             if shards is None or (not shards and (form.has_accounts or not router.reads)):
-                routes[row] = (spread(views[row], count),)
+                routes[row] = (bucket_of(views[row], count),)
         yield pa.array(routes, pa.list_(pa.int32()))
 
 
