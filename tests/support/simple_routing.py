@@ -93,6 +93,9 @@ class SimpleTable:
     def route_forms(self, *arguments: object) -> None:
         """Documents are to be read before."""
 
+    def publish(self, *arguments: object) -> None:
+        """Documents are to be matched and routed one after the other."""
+
     def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]:
         answers = []
         for body in documents:
