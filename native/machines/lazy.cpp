@@ -55,7 +55,7 @@ uint64_t SetPool::bytes() const {
 }
 
 // At most half of the table is used: what is not there is noticed at once.
-void Transitions::set(uint32_t state, uint32_t symbol, uint64_t value) {
+void LazyTransitions::set(uint32_t state, uint32_t symbol, uint64_t value) {
     if (2 * (used_ + 1) > entries_.size()) {
         std::vector<Entry> old(2 * entries_.size());
         old.swap(entries_);
@@ -112,7 +112,7 @@ uint32_t Lazy::resolve(std::span<const uint32_t> labels, uint32_t any, bool elem
 // Drops everything that was learned. Sets are in arenas, so this frees a few large pieces, not many small ones.
 void Lazy::reset() {
     pool_ = std::make_unique<SetPool>();
-    transitions_ = std::make_unique<Transitions>();
+    transitions_ = std::make_unique<LazyTransitions>();
     states_.assign(1, State{});
     state_slots_.reset();
     intern_state(0, 0);                         // number 1: dead
@@ -387,7 +387,7 @@ void Lazy::tidy() {
 // Copies the states that were visited often enough into a new cache, with the transitions between them.
 void Lazy::keep_visited(uint32_t visits_min) {
     std::unique_ptr<SetPool> old_pool = std::move(pool_);
-    std::unique_ptr<Transitions> old_transitions = std::move(transitions_);
+    std::unique_ptr<LazyTransitions> old_transitions = std::move(transitions_);
     std::vector<State> old_states = std::move(states_);
     reset();
     // Old number -> new number; 0: dropped. Two passes, because a transition may lead to a state with a higher number.

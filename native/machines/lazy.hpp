@@ -93,7 +93,7 @@ private:
 // What follows a state on a symbol, where that is known: a target state and a set of answers, as one number. Nobody keeps rows by state:
 // most states meet few of all symbols, and what is small stays in the caches of a core.
 // PERF: bench/churn.py, bench/yfilter.py.
-class Transitions {
+class LazyTransitions {
 public:
     uint64_t find(uint32_t state, uint32_t symbol) const {           // 0: not known
         const uint64_t key = key_of(state, symbol);
@@ -218,7 +218,7 @@ private:
     std::shared_ptr<const Machine> machine_;
     uint64_t bytes_max_ = 256ull << 20;
     std::unique_ptr<SetPool> pool_;
-    std::unique_ptr<Transitions> transitions_;      // target state << 32 | accept set
+    std::unique_ptr<LazyTransitions> transitions_;      // target state << 32 | accept set
     std::vector<State> states_;             // 0 is none, 1 is dead: nothing can match below; 2 is deferred: not known yet
     const HashSeeds seeds_ = hash_seeds();
     IdSlots state_slots_;
