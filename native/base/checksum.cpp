@@ -137,11 +137,6 @@ bool multiplies_wide() {
     return can;
 }
 
-bool multiplies() {
-    static const bool can = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-    return can && simd_level() != Simd::scalar;
-}
-
 #endif
 
 }  // namespace
@@ -150,8 +145,8 @@ uint32_t crc32_scalar(std::string_view data, uint32_t before) { return ~look_up(
 
 uint32_t crc32(std::string_view data, uint32_t before) {
 #if TREECAST_X86
-    if (data.size() >= wide_bytes && multiplies() && multiplies_wide()) return ~multiply_wide(data.data(), data.size(), ~before);
-    if (data.size() >= 64 && multiplies()) return ~multiply(data.data(), data.size(), ~before);
+    if (data.size() >= wide_bytes && multiplies_carry_less() && multiplies_wide()) return ~multiply_wide(data.data(), data.size(), ~before);
+    if (data.size() >= 64 && multiplies_carry_less()) return ~multiply(data.data(), data.size(), ~before);
 #endif
     return crc32_scalar(data, before);
 }
