@@ -35,9 +35,8 @@ from treecast.placement.dimension import allot
 from treecast.placement.exclusive import exclusive_sets, name_sets
 from treecast.placement.facts import Survey
 from treecast.placement.filter_tree import Chain, FilterTree
-from treecast.placement.group_placement import GroupPlacement
+from treecast.placement.group_placement import FilteredPlacement
 from treecast.placement.root_name import root_name
-from treecast.placement.router import Router
 
 DIVISIONS = ("root", "exclusive", "name", "text")
 _OTHERS = ""  # the part of what has no such name
@@ -59,7 +58,7 @@ class _Part:
     """Of a leaf: for what a query is reduced to the filter that covers it."""
 
 
-class Hierarchical(GroupPlacement):
+class Hierarchical(FilteredPlacement):
     """A tree of filters over shards, grown from the first subscriptions that are added.
 
     `documents` is a sample of what will come. `exclusive` are sets of element names that never meet, if a schema says
@@ -124,16 +123,6 @@ class Hierarchical(GroupPlacement):
         if self._top is None and len(facts):
             self._top = self._grow(facts)
         self._tree.enter(facts.ids, [self._descend(facts, row) for row in range(len(facts))])
-
-    def _leave(self, id: str) -> int:
-        return self._tree.remove(id)
-
-    def _shards_of(self, group: int) -> tuple[int, ...]:
-        return (self._tree.chain(group).shard,)
-
-    def router(self) -> Router:
-        """See Placement."""
-        return self._tree.router()
 
     def describe(self) -> str:
         """See Placement."""

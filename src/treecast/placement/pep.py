@@ -38,9 +38,8 @@ from treecast.errors import DocumentError
 from treecast.placement.aggregate import Selectivity
 from treecast.placement.facts import Pair, Survey, survey
 from treecast.placement.filter_tree import Chain, FilterTree
-from treecast.placement.group_placement import GroupPlacement
+from treecast.placement.group_placement import FilteredPlacement
 from treecast.placement.members import Members
-from treecast.placement.router import Router
 
 if TYPE_CHECKING:
     from treecast.placement.facts import Subscriptions
@@ -86,7 +85,7 @@ class _Buckets:
         return self.partitions[max(0, bisect_right(self.values, value) - 1)] if self.values else 0
 
 
-class Pep(GroupPlacement):
+class Pep(FilteredPlacement):
     """K partitions by the values of a few patterns, and one for the queries that have none of them.
 
     `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document. For others a sample of
@@ -139,16 +138,6 @@ class Pep(GroupPlacement):
         else:
             pairs = [self._pair(facts, row) for row in range(len(facts))]
         self.place(facts.ids, pairs)
-
-    def _leave(self, id: str) -> int:
-        return self._tree.remove(id)
-
-    def _shards_of(self, group: int) -> tuple[int, ...]:
-        return (self._tree.chain(group).shard,)
-
-    def router(self) -> Router:
-        """See Placement."""
-        return self._tree.router()
 
     def describe(self) -> str:
         """See Placement."""
