@@ -1,7 +1,7 @@
 // Query -> tree patterns. pattern.hpp says what a pattern is, and what it means that it is not exact.
 //
 // `or` becomes several alternatives, `not` is pushed down to single requirements. Where that would need too many alternatives,
-// or where bits cannot say it (positions, the first of several items), the pattern says less than the query and is marked so.
+// or where bits cannot say it (some positions, the first of several items), the pattern says less than the query and is marked so.
 // A pattern may only be wider than its query, never narrower: the evaluator rechecks, but it cannot find what was lost.
 #include "machines/pattern.hpp"
 
@@ -24,8 +24,10 @@ constexpr double place_max = 1 << 24;       // of `b[2]`: what is beyond is left
 struct Way {
     std::vector<PathStep> tests;            // all must hold for its name
     std::vector<std::string> here, document;
+    std::vector<std::string> branches;      // of an ordered pattern: those of `here` that go to elements, as they are written
     bool exact = true;
     void add(const Way& other) {
+        branches.insert(branches.end(), other.branches.begin(), other.branches.end());
         tests.insert(tests.end(), other.tests.begin(), other.tests.end());
         here.insert(here.end(), other.here.begin(), other.here.end());
         document.insert(document.end(), other.document.begin(), other.document.end());
@@ -76,7 +78,7 @@ std::optional<ValueTest> test_of(Function function) {
 
 class Converter {
 public:
-    Converter(const Query& query, LabelTable& labels) : query_(query), labels_(labels) {}
+    Converter(const Query& query, bool ordered, LabelTable& labels) : query_(query), labels_(labels), is_ordered_(ordered) {}
 
     Patterns convert() {
         Patterns out;
@@ -93,7 +95,13 @@ public:
 
 private:
     // Requirements are a set: sorted and without duplicates, so that equal entries are equal bytes.
-    static std::string entry(uint32_t label, std::vector<std::string> requirements) {
+    static std::string entry(uint32_t label, std::vector<std::string> requirements, const std::vector<std::string>& branches = {}) {
+        if (branches.size() > 1) {
+            std::string order(1, static_cast<char>(Reach::order));
+            put_varint(order, static_cast<uint32_t>(branches.size()));
+            for (const std::string& branch : branches) order += branch;
+            requirements.push_back(std::move(order));
+        }
         std::sort(requirements.begin(), requirements.end());
         requirements.erase(std::unique(requirements.begin(), requirements.end()), requirements.end());
         std::string out;
@@ -150,7 +158,7 @@ private:
                 set->erase(std::unique(set->begin(), set->end()), set->end());
             }
         auto implies = [](const Way& more, const Way& less) {
-            return (less.exact || !more.exact) && more.tests.empty() && less.tests.empty() &&
+            return (less.exact || !more.exact) && more.tests.empty() && less.tests.empty() && more.branches == less.branches &&
                    std::ranges::includes(more.here, less.here) && std::ranges::includes(more.document, less.document);
         };
         Ways kept;
@@ -175,7 +183,7 @@ private:
     static Ways none_of(const Ways& ways) {
         Way out;
         for (const Way& way : ways) {
-            bool single = way.exact && way.tests.empty() && way.here.size() + way.document.size() == 1;
+            bool single = way.exact && way.tests.empty() && way.branches.empty() && way.here.size() + way.document.size() == 1;
             if (way.exact && way.tests.empty() && way.here.empty() && way.document.empty()) return {};
             if (!single) {
                 out.exact = false;
@@ -270,7 +278,7 @@ private:
     Ways of_call(const Expr& expr) {
         const PathEntry& path = query_.path(expr.first);
         std::string_view text = query_.view(query_.value(expr.value).text);
-        if (text.empty()) return always(true);
+        if (text.empty()) return always(!is_ordered_);        // a branch has to lead somewhere
         std::optional<ValueTest> test = test_of(expr.function);
         const bool first = test && has_first(path);
         Ways out = of_path(path, test ? Target{value_requirement(*test, text, false), first} : Target{});
@@ -348,7 +356,8 @@ private:
             if (label == none) return;
             Reach reach = reached.how == Reached::How::child ? Reach::child : Reach::descend;
             std::string requirement(1, static_cast<char>(reach));
-            requirement += entry(label, reached.way.here);
+            requirement += entry(label, reached.way.here, reached.way.branches);
+            if (is_ordered_ && reached.way.tests[0].kind == StepKind::element) way.branches.push_back(requirement);
             way.here.push_back(std::move(requirement));
             way.document.insert(way.document.end(), reached.way.document.begin(), reached.way.document.end());
             way.exact &= reached.way.exact;
@@ -415,8 +424,20 @@ private:
 
     const Query& query_;
     LabelTable& labels_;
+    const bool is_ordered_;
     bool is_relaxed_ = false;       // inside what a term requires: its steps may stand for more than was written, so nothing is counted
 };
+
+void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& label, std::string& out);
+
+void relabel_order(const char*& at, const std::function<uint32_t(uint32_t)>& label, std::string& out) {
+    uint32_t count = take_varint(at);
+    put_varint(out, count);
+    for (; count > 0; --count) {
+        out.push_back(*at++);
+        relabel_entry(at, label, out);
+    }
+}
 
 // Sorted again, because new labels change the order of the requirements.
 void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& label, std::string& out) {
@@ -432,6 +453,8 @@ void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& lab
             put_varint(requirement, size);
             requirement.append(at, size);
             at += size;
+        } else if ((kind & 3) == static_cast<uint8_t>(Reach::order)) {
+            relabel_order(at, label, requirement);
         } else {
             relabel_entry(at, label, requirement);
         }
@@ -444,9 +467,7 @@ void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& lab
 }  // namespace
 
 Patterns to_patterns(const Query& query, bool ordered, LabelTable& labels) {
-    Patterns patterns = Converter(query, labels).convert();
-    if (ordered) patterns.exact = false;
-    return patterns;
+    return Converter(query, ordered, labels).convert();
 }
 
 // The same pattern under the labels of another table.

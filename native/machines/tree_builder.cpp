@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <tuple>
@@ -67,6 +68,7 @@ public:
         for (size_t i = 0; i < tops_.size(); ++i) accept_of[i] = m_.accept(position_[tops_[i]]);
         m_.accepts_ = static_cast<uint32_t>(tops_.size());
         fill_masks();
+        fill_orders();
         fill_lists();
         fill_records();
         fill_spans();
@@ -275,6 +277,28 @@ private:
             if (context.above != none) want(context.reached, true);
     }
 
+    // Branches are numbered by their positions, so that those of one word are neighbours.
+    void fill_orders() {
+        if (entries_.orders() == 0) return;
+        m_.witnesses_.assign((m_.entries_ + 63) / 64, {});
+        for (uint32_t e = 0; e < entries_.size(); ++e)
+            if (entries_.is_branch(e)) m_.witnesses_[position_[e] >> 6].mask |= 1ull << (position_[e] & 63);
+        for (TreeMachine::Witnesses& word : m_.witnesses_) {
+            word.first = m_.witness_count_;
+            m_.witness_count_ += static_cast<uint32_t>(std::popcount(word.mask));
+        }
+        for (uint32_t order = 0; order < entries_.orders(); ++order) {
+            m_.orders_.push(static_cast<uint32_t>(m_.branches_.size()));
+            for (const TreeEntries::Branch& branch : entries_.branches(order)) {
+                const uint32_t position = position_[branch.entry];
+                const TreeMachine::Witnesses& word = m_.witnesses_[position >> 6];
+                const auto before = static_cast<uint32_t>(std::popcount(word.mask & ((1ull << (position & 63)) - 1)));
+                m_.branches_.push({word.first + before, branch.reach == Reach::child});
+            }
+        }
+        m_.orders_.push(static_cast<uint32_t>(m_.branches_.size()));
+    }
+
     uint32_t place_of(const Requirement& r) const { return r.reach == Reach::value ? test_[r.target] : position_[r.target]; }
 
     // One test: a bit of a set, or a bound on a gauge.
@@ -289,6 +313,7 @@ private:
     TreeMachine::Candidate candidate(uint32_t e, size_t known) {
         TreeMachine::Candidate c{position_[e], static_cast<uint32_t>(m_.checks_.size())};
         for (const Requirement& r : plan_.rest(e).subspan(known)) check(entries_.label(e), r);
+        if (entries_.order(e) != none) m_.checks_.push({entries_.order(e), TreeMachine::in_orders, false});
         return c;
     }
 
@@ -370,7 +395,7 @@ private:
         TreeMachine::Quick quick{c.position, TreeMachine::always, TreeMachine::always};
         bool fits = count <= 2;
         for (size_t i = c.checks; i < m_.checks_.size(); ++i)
-            fits = fits && m_.checks_[i].space != TreeMachine::in_gauges && m_.checks_[i].id <= TreeMachine::packed_id_max;
+            fits = fits && m_.checks_[i].space < TreeMachine::spaces && m_.checks_[i].id <= TreeMachine::packed_id_max;
         if (!fits) {
             quick.first = static_cast<uint32_t>(m_.candidates_.size());
             quick.second = TreeMachine::by_candidate;
@@ -488,7 +513,7 @@ uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + quicks_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
            gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + test_entries_.bytes() + context_spans_.bytes() + spans_.bytes() +
-           places_.bytes() + value_paths_.bytes();
+           places_.bytes() + value_paths_.bytes() + orders_.bytes() + branches_.bytes() + witnesses_.bytes();
 }
 
 }  // namespace treecast

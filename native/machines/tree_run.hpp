@@ -81,6 +81,7 @@ private:
         bool is_known = false, keys = false;
         uint64_t stamp = 0;                                 // of the level that got it last
         Pairs child, descend;
+        std::vector<uint32_t> witnesses;                    // that it is
     };
 
     template <class Bits>
@@ -147,6 +148,11 @@ private:
     Locals localize(const uint32_t* labels, uint32_t any) const;
     void fire(Locals& locals, uint32_t local) const;
     void add_family(Locals& locals, uint32_t name);
+    // Of orders (tree_orders.cpp).
+    void note_witnesses(uint32_t word, uint64_t bits);
+    void note_witness(uint32_t witness);
+    void forget_witnesses();
+    bool is_in_order(uint32_t order);                       // at the element that closes
     void find_counters();
     void count_siblings(const Document& document);
 
@@ -170,6 +176,11 @@ private:
     enum Interest : uint8_t { interest_known = 1, interest_element = 2, interest_attribute = 4, interest_place = 8 };
     std::vector<uint8_t> interest_;                         // by name; 0: not looked up yet
     std::vector<Bare> bare_;                                // by name
+    const Document* document_ = nullptr;                    // of the run in progress
+    uint32_t closing_ = none;                               // the element that is being closed
+    std::vector<std::vector<uint32_t>> witnesses_;          // of branches with an order: at which elements they hold, ascending
+    std::vector<uint32_t> noted_;                           // witnesses at the element that is being closed
+    std::vector<uint32_t> witnesses_touched_;               // those that are not empty
     std::vector<Group> group_list_;                         // of the context in hand
     std::vector<uint32_t> positions_;                       // of those that were found to hold
     uint64_t stamps_ = 0;
