@@ -96,14 +96,15 @@ public:
 private:
     // Requirements are a set: sorted and without duplicates, so that equal entries are equal bytes.
     static std::string entry(uint32_t label, std::vector<std::string> requirements, const std::vector<std::string>& branches = {}) {
+        std::sort(requirements.begin(), requirements.end());
+        requirements.erase(std::unique(requirements.begin(), requirements.end()), requirements.end());
         if (branches.size() > 1) {
             std::string order(1, static_cast<char>(Reach::order));
             put_varint(order, static_cast<uint32_t>(branches.size()));
-            for (const std::string& branch : branches) order += branch;
+            for (const std::string& branch : branches)
+                put_varint(order, static_cast<uint32_t>(std::ranges::lower_bound(requirements, branch) - requirements.begin()));
             requirements.push_back(std::move(order));
         }
-        std::sort(requirements.begin(), requirements.end());
-        requirements.erase(std::unique(requirements.begin(), requirements.end()), requirements.end());
         std::string out;
         put_varint(out, label);
         put_varint(out, static_cast<uint32_t>(requirements.size()));
@@ -281,6 +282,12 @@ private:
         if (text.empty()) return always(!is_ordered_);        // a branch has to lead somewhere
         std::optional<ValueTest> test = test_of(expr.function);
         const bool first = test && has_first(path);
+        if (test && !first && !is_ordered_ && !is_relaxed_ && is_first_path(path)) {
+            Way way;
+            std::string label_and_value = entry(first_label(path), {value_requirement(*test, text, false)});
+            way.here.push_back(std::string(1, static_cast<char>(Reach::child)) + label_and_value);
+            return {way};
+        }
         Ways out = of_path(path, test ? Target{value_requirement(*test, text, false), first} : Target{});
         if (!first)
             for (Way& way : out) way.exact = false;      // it is the first item that counts, and perhaps more than the path
@@ -308,6 +315,28 @@ private:
             one = one && !step.gap && (attribute || plain || place_of(step));
         });
         return one;
+    }
+
+    // Whether a label can stand for the first item of the path (label.hpp): no predicates, and `//` before the last step alone,
+    // because of elements inside each other the outer one may lead to a later item.
+    bool is_first_path(const PathEntry& path) const {
+        bool fits = !path.absolute && path.variable == no_entry && path.first != no_entry;
+        query_.each_step(path.first, [&](uint32_t, const Step& step) {
+            const bool is_last = step.next == no_entry, is_below = step.gap || step.axis == Axis::descendant;
+            const bool is_element = step.kind == StepKind::element && (step.axis == Axis::child || step.axis == Axis::descendant);
+            const bool is_end = is_last && !step.gap && (step.kind == StepKind::text || step.test == Test::name) &&
+                                (step.axis == Axis::child || step.axis == Axis::attribute);
+            fits = fits && step.predicates == no_entry && (is_element ? is_last || !is_below : is_end);
+        });
+        return fits;
+    }
+
+    uint32_t first_label(const PathEntry& path) {
+        std::vector<PathStep> steps;
+        query_.each_step(path.first, [&](uint32_t, const Step& step) {
+            steps.push_back(query_.path_step(step, step.gap || step.axis == Axis::descendant));
+        });
+        return labels_.intern_first(steps);
     }
 
     // Places are those among the children of one parent that have the same full name.
@@ -428,33 +457,38 @@ private:
     bool is_relaxed_ = false;       // inside what a term requires: its steps may stand for more than was written, so nothing is counted
 };
 
-void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& label, std::string& out);
-
-void relabel_order(const char*& at, const std::function<uint32_t(uint32_t)>& label, std::string& out) {
+// The branches of an order are the same, but their requirements may have other numbers: as many as are less.
+std::string renumber_order(const char*& at, const std::vector<std::string>& requirements) {
+    std::string out(1, static_cast<char>(Reach::order));
     uint32_t count = take_varint(at);
     put_varint(out, count);
     for (; count > 0; --count) {
-        out.push_back(*at++);
-        relabel_entry(at, label, out);
+        const std::string& branch = requirements[take_varint(at)];
+        put_varint(out, static_cast<uint32_t>(std::ranges::count_if(requirements, [&](const std::string& r) { return r < branch; })));
     }
+    return out;
 }
 
 // Sorted again, because new labels change the order of the requirements.
 void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& label, std::string& out) {
     put_varint(out, label(take_varint(at)));
     uint32_t count = take_varint(at);
-    std::vector<std::string> requirements(count);
-    for (std::string& requirement : requirements) {
+    std::vector<std::string> requirements;
+    std::string order;
+    requirements.reserve(count);
+    for (uint32_t i = 0; i < count; ++i) {
         uint8_t kind = static_cast<uint8_t>(*at++);
-        requirement.push_back(static_cast<char>(kind));
+        if ((kind & 3) == static_cast<uint8_t>(Reach::order)) {
+            order = renumber_order(at, requirements);
+            continue;
+        }
+        std::string& requirement = requirements.emplace_back(1, static_cast<char>(kind));
         if ((kind & 3) == static_cast<uint8_t>(Reach::value)) {
             requirement.push_back(*at++);
             uint32_t size = take_varint(at);
             put_varint(requirement, size);
             requirement.append(at, size);
             at += size;
-        } else if ((kind & 3) == static_cast<uint8_t>(Reach::order)) {
-            relabel_order(at, label, requirement);
         } else {
             relabel_entry(at, label, requirement);
         }
@@ -462,6 +496,7 @@ void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& lab
     std::sort(requirements.begin(), requirements.end());
     put_varint(out, count);
     for (const std::string& requirement : requirements) out += requirement;
+    out += order;
 }
 
 }  // namespace

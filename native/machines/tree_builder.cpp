@@ -60,7 +60,8 @@ double number_of(std::string_view bytes) {
 
 class TreeBuilder {
 public:
-    TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, std::vector<uint32_t>& accept_of, const HashSeeds& seeds)
+    TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, const LabelTable& table, std::vector<uint32_t>& accept_of,
+                const HashSeeds& seeds)
         : m_(machine), entries_(seeds), tops_(add_all(entries_, patterns)), plan_(entries_, tops_) {
         number_tests();
         number_bounds();
@@ -74,6 +75,7 @@ public:
         fill_spans();
         fill_gauges();
         mark_labels();
+        fill_first_paths(table);
     }
 
 private:
@@ -446,6 +448,20 @@ private:
         m_.spans_.shrink();
     }
 
+    // Which first labels are asked of elements with which label.
+    void fill_first_paths(const LabelTable& table) {
+        std::vector<FirstPaths::Wanted> wanted;
+        for (uint32_t e = 0; e < entries_.size(); ++e)
+            for (const Requirement& r : entries_.requirements(e)) {
+                if (r.reach != Reach::child || entries_.label(r.target) < label_first) continue;
+                if (table.step_of(entries_.label(r.target)).place != LabelTable::first_place) continue;
+                wanted.push_back({context_of(entries_.label(e)), context_of(entries_.label(r.target))});
+            }
+        std::sort(wanted.begin(), wanted.end());
+        wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+        if (!wanted.empty()) m_.first_paths_.build(wanted, m_.labels_, table);
+    }
+
     // Labels with special properties let the run skip work: see LabelFlag.
     void mark_labels() {
         m_.label_flags_.assign(plan_.labels(), TreeMachine::only_tested | TreeMachine::direct);
@@ -482,7 +498,7 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
     Division division(patterns, table);
     if (!division.trees.empty()) {
         std::vector<uint32_t> accepts(division.trees.size());
-        TreeBuilder(*this, division.trees, accepts, seeds);
+        TreeBuilder(*this, division.trees, table, accepts, seeds);
         for (size_t i = 0; i < accepts.size(); ++i) accept_of[division.tree_numbers[i]] = accepts[i];
     }
     tree_accepts_ = accepts_;
@@ -493,7 +509,7 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
         PathStep step = table.step_of(labels_[local]);
         has_text_ |= step.kind == StepKind::text;
         has_attributes_ |= step.kind == StepKind::attribute;
-        if (step.place) places_.push({table.name_of(labels_[local]), step.place, local});
+        if (step.place && step.place != LabelTable::first_place) places_.push({table.name_of(labels_[local]), step.place, local});
     }
     std::sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) { return std::tie(a.name, a.place) < std::tie(b.name, b.place); });
 }
@@ -513,7 +529,7 @@ uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + quicks_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
            gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + test_entries_.bytes() + context_spans_.bytes() + spans_.bytes() +
-           places_.bytes() + value_paths_.bytes() + orders_.bytes() + branches_.bytes() + witnesses_.bytes();
+           places_.bytes() + value_paths_.bytes() + orders_.bytes() + branches_.bytes() + witnesses_.bytes() + first_paths_.bytes();
 }
 
 }  // namespace treecast

@@ -20,23 +20,25 @@ uint32_t TreeEntries::read(const char*& at) {
         uint8_t kind = static_cast<uint8_t>(*at++);
         const Reach reach = static_cast<Reach>(kind & 3);
         if (reach == Reach::order)
-            order = read_order(at);
+            order = read_order(at, wanted);
         else
             wanted.push_back({reach == Reach::value ? read_test(at, label) : read(at), reach, (kind & negated_bit) != 0});
     }
     return intern(label, wanted, order);
 }
 
-// Its branches are requirements as well, so they have been read, or are read again here.
-uint32_t TreeEntries::read_order(const char*& at) {
-    const char* const begin = at;
+// Its branches are requirements, which come before.
+uint32_t TreeEntries::read_order(const char*& at, std::span<const Requirement> requirements) {
     std::vector<Branch> branches(take_varint(at));
+    std::string key;
     for (Branch& branch : branches) {
-        branch.reach = static_cast<Reach>(*at++);
-        branch.entry = read(at);
-        is_branch_[branch.entry] = 1;
+        const Requirement& r = requirements[take_varint(at)];
+        branch = {r.target, r.reach};
+        is_branch_[r.target] = 1;
+        put_varint(key, r.target);
+        key.push_back(static_cast<char>(r.reach));
     }
-    auto [known, added] = order_ids_.try_emplace(std::string(begin, at), orders());
+    auto [known, added] = order_ids_.try_emplace(std::move(key), orders());
     if (added) {
         branches_.insert(branches_.end(), branches.begin(), branches.end());
         order_begin_.push_back(static_cast<uint32_t>(branches_.size()));

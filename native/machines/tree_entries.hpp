@@ -43,7 +43,7 @@ public:
 private:
     uint32_t read(const char*& at);
     uint32_t read_test(const char*& at, uint32_t label);
-    uint32_t read_order(const char*& at);
+    uint32_t read_order(const char*& at, std::span<const Requirement> requirements);
     uint32_t intern(uint32_t label, std::span<const Requirement> wanted, uint32_t order);
     uint64_t hash(uint32_t label, std::span<const Requirement> requirements, uint32_t order) const;
 

@@ -28,6 +28,7 @@
 
 #include "base/directory.hpp"
 #include "base/words.hpp"
+#include "machines/first_paths.hpp"
 #include "machines/gauges.hpp"
 #include "machines/label.hpp"
 #include "machines/pattern.hpp"
@@ -107,7 +108,7 @@ public:
         visit(accepts_), visit(entries_), visit(tests_), visit(has_text_), visit(has_attributes_);
         visit(label_flags_), visit(test_entries_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(gauge_keys_), visit(derived_);
         visit(context_spans_), spans_.parts(visit), visit(places_), visit(tree_accepts_), value_paths_.parts(visit);
-        visit(orders_), visit(branches_), visit(witnesses_), visit(witness_count_);
+        visit(orders_), visit(branches_), visit(witnesses_), visit(witness_count_), first_paths_.parts(visit);
     }
     uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
     bool has_places() const { return !places_.empty(); }
@@ -124,6 +125,7 @@ public:
         uint64_t keys = 0;              // those that something is looked up by; the others are only tested
     };
     const Wanted& wanted(uint32_t word) const { return wanted_[word]; }
+    const FirstPaths& first_paths() const { return first_paths_; }
     bool has_orders() const { return witness_count_ != 0; }
     struct Branch {                     // of an order
         uint32_t witness;               // its number among the entries that are noted where they hold
@@ -172,6 +174,7 @@ private:
     Array<Branch> branches_;
     Array<Witnesses> witnesses_;                    // by word of entries; none without orders
     uint32_t witness_count_ = 0;
+    FirstPaths first_paths_;                        // by local label
     uint32_t accepts_ = 0, tree_accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, tests_ = 0;
     bool has_text_ = false, has_attributes_ = false;
     uint64_t serial_ = 0;

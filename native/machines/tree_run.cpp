@@ -28,6 +28,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     root_labels_ = localize(nothing, label_root);
     find_counters();
     witnesses_.resize(machine_->witness_count_);
+    start_firsts();
     if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
     if (!machine_->value_paths().empty()) value_paths_ = std::make_unique<ValuePathsRun>(machine_->value_paths());
 }
@@ -60,6 +61,7 @@ void TreeRun::fire(Locals& locals, uint32_t local) const {
     locals.late &= machine_->is_only_tested(local);
     locals.direct &= machine_->is_direct(local);
     locals.counts |= machine_->has_counts(local);
+    locals.firsts |= !machine_->first_paths().steps(local).empty();
 }
 
 const TreeRun::Locals& TreeRun::labels_of(const Document& document, uint32_t element, NameResolver& names) {
@@ -437,6 +439,23 @@ void TreeRun::count(uint32_t element, Level& into, bool late) {
     }
 }
 
+// The first item of a path is often that of several elements inside each other, so what was read last is kept.
+template <class Bits>
+void TreeRun::firsts(uint32_t element, const Locals& labels, NameResolver& names, Level& into) {
+    find_firsts(element, labels, names);
+    for (const Firsts::Item& item : firsts_->items) {
+        Firsts::Path& path = firsts_->paths[item.path];
+        if (path.run != run_ || path.kind != item.kind || path.index != item.index) {
+            path.run = run_, path.kind = item.kind, path.index = item.index;
+            path.level.clear(0);
+            leaf<Bits>(path.labels, first_value(item, path.labels), path.level);
+        }
+        into.child.insert(into.child.end(), path.level.child.begin(), path.level.child.end());
+        for (auto [gauge, height] : path.level.child_gauges) note_gauge(into, TreeMachine::in_child, gauge, height);
+        into.keys |= path.level.keys;
+    }
+}
+
 template <class Bits>
 void TreeRun::texts(const Document& document, uint32_t until) {
     for (; next_text_ < until; ++next_text_) {
@@ -476,6 +495,7 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
     Level& above = levels_[depth];
     const Locals& labels = labels_of(document, element, names);
     if (labels.counts) count<Bits>(element, level, false);
+    if (labels.firsts) firsts<Bits>(element, labels, names, level);
     const uint32_t left = machine_->has_attributes() ? attributes<Bits>(document, element, names, level, false) : 0;
     if (labels.count && (labels.eager || labels.valued || level.keys)) {
         if (left) attributes<Bits>(document, element, names, level, true);

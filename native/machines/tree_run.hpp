@@ -49,6 +49,7 @@ private:
         bool direct = true;                                 // nothing follows but what single tests say
         bool late = true;                                   // it matters only where something else was found before
         bool counts = false;                                // counters are asked for
+        bool firsts = false;                                // first items of paths are asked for
         const uint32_t* begin() const { return label.data(); }
         const uint32_t* end() const { return label.data() + count; }
     };
@@ -88,7 +89,7 @@ private:
     void run_with(const Document& document, NameResolver& names, AnswerBits& out);
     bool matters(const Document& document, uint32_t element, NameResolver& names);
     bool has_interest(const Locals& labels) const {
-        return text_labels_.count || (labels.count && (labels.eager || labels.valued || (labels.counts && siblings_.is_early)));
+        return text_labels_.count || (labels.count && (labels.eager || labels.valued || labels.firsts || (labels.counts && siblings_.is_early)));
     }
     void open_to(const Document& document, uint32_t element);
     template <class Bits>
@@ -148,6 +149,30 @@ private:
     Locals localize(const uint32_t* labels, uint32_t any) const;
     void fire(Locals& locals, uint32_t local) const;
     void add_family(Locals& locals, uint32_t name);
+    // Of first items (tree_firsts.cpp).
+    struct Firsts {
+        struct Path {
+            Locals labels;
+            uint64_t run;                                   // of the item that was read last, and what follows from it
+            StepKind kind;
+            uint32_t index;
+            Level level;
+        };
+        struct Item { uint32_t path; StepKind kind; uint32_t index; };
+        std::vector<Path> paths;                            // by number
+        std::vector<uint64_t> met;                          // by number: the stamp of the element that has met an item
+        std::vector<Item> items;                            // of the element in hand
+        std::vector<std::vector<uint32_t>> descendants;     // by descendant label: elements, ascending
+        uint64_t stamp = 0, listed_run = 0;
+    };
+    void start_firsts();
+    void list_descendants(NameResolver& names);
+    void find_firsts(uint32_t element, const Locals& labels, NameResolver& names);
+    void walk_firsts(uint32_t element, std::span<const FirstPaths::Step> steps, NameResolver& names);
+    void meet_first(const FirstPaths::Step& step, StepKind kind, uint32_t index);
+    std::string_view first_value(const Firsts::Item& item, const Locals& labels);
+    template <class Bits>
+    void firsts(uint32_t element, const Locals& labels, NameResolver& names, Level& into);
     // Of orders (tree_orders.cpp).
     void note_witnesses(uint32_t word, uint64_t bits);
     void note_witness(uint32_t witness);
@@ -199,6 +224,7 @@ private:
     uint64_t gathered_ = 0;
     uint64_t looked_at_ = 0;
     std::unique_ptr<ValuePathsRun> value_paths_;            // null where there are none
+    std::unique_ptr<Firsts> firsts_;                        // likewise
     StringValues string_values_;
     // Groups of conditions with substrings: how much has been read for them in this run.
     static constexpr uint64_t swept_bytes_min = 4096;
