@@ -221,39 +221,52 @@ void LazyDfaRun::emit(const View& view, const Document& document, const MachineP
     emit_chains(view, document, out);
 }
 
-// PERF: bench/trees.py: a chain is a walk through memory, so those that come next are on the way while one is walked.
+// PERF: bench/trees.py: a chain is a walk through memory. So all chains are walked side by side, a link of each at a time, and
+// the next links are on the way meanwhile.
 void LazyDfaRun::emit_chains(const View& view, const Document& document, Output<int32_t>& out) {
-    constexpr size_t ahead = 8;
     const LazyDfaState& state = state_of(view);
-    for (size_t i = 0; i < chained_.size(); ++i) {
-        if (i + ahead < chained_.size()) {
-            uint32_t head = std::atomic_ref<uint32_t>(state.heads[chained_[i + ahead]]).load(std::memory_order_relaxed);
-            if (head != none && !(head & extra_bit)) {
-                __builtin_prefetch(&state.next[head]);
-                __builtin_prefetch(&view.deaths[head]);
-            }
+    auto follow = [&](uint32_t link, std::vector<uint32_t>& links) {
+        if (link == none) return;
+        links.push_back(link);
+        if (link & extra_bit) {
+            __builtin_prefetch(&state.extras[link & ~extra_bit]);
+            return;
         }
-        emit_path(view, document, chained_[i], out);
-    }
+        __builtin_prefetch(&state.next[link]);
+        if (link < view.slots) __builtin_prefetch(&view.deaths[link]);
+    };
+    links_.clear();
+    for (uint32_t path : chained_) follow(std::atomic_ref<uint32_t>(state.heads[path]).load(std::memory_order_acquire), links_);
     chained_.clear();
+    for (; !links_.empty(); links_.swap(next_links_)) {
+        next_links_.clear();
+        for (uint32_t link : links_) {
+            const bool several = link & extra_bit;
+            const Extra at = several ? state.extras[link & ~extra_bit] : Extra{link, state.next[link]};
+            follow(at.next, next_links_);
+            if (at.slot < view.slots && view.is_alive(at.slot)) emit_slot(view, document, at.slot, several, out);
+        }
+    }
+}
+
+void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out) {
+    state_of(view).subscribers(view, path, [&](uint32_t slot, bool several) { emit_slot(view, document, slot, several, out); });
 }
 
 // A subscription with several paths may be reached by more than one of them; it is reported once.
-void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out) {
-    state_of(view).subscribers(view, path, [&](uint32_t slot, bool several) {
-        if (several) {
-            if (seen_.size() <= slot >> 6) seen_.resize((view.slots >> 6) + 1, 0);
-            uint64_t bit = 1ull << (slot & 63);
-            if (seen_[slot >> 6] & bit) return;
-            seen_[slot >> 6] |= bit;
-            seen_slots_.push_back(slot);
-            // Building its payload evaluates it anyway.
-            bool is_decided = is_rendering_ && is_transformation(view.text(slot, text_));
-            if (state_of(view).needs_recheck[slot] && !is_decided && !recheck(view, document, slot)) return;
-        }
-        *out.room(1) = static_cast<int32_t>(slot);
-        out.added(1);
-    });
+inline void LazyDfaRun::emit_slot(const View& view, const Document& document, uint32_t slot, bool several, Output<int32_t>& out) {
+    if (several) {
+        if (seen_.size() <= slot >> 6) seen_.resize((view.slots >> 6) + 1, 0);
+        uint64_t bit = 1ull << (slot & 63);
+        if (seen_[slot >> 6] & bit) return;
+        seen_[slot >> 6] |= bit;
+        seen_slots_.push_back(slot);
+        // Building its payload evaluates it anyway.
+        auto is_decided = [&] { return is_rendering_ && is_transformation(view.text(slot, text_)); };
+        if (state_of(view).needs_recheck[slot] && !is_decided() && !recheck(view, document, slot)) return;
+    }
+    *out.room(1) = static_cast<int32_t>(slot);
+    out.added(1);
 }
 
 // PERF: bench/shapes.py. Parsing takes about as long as evaluating, where few elements are candidates.

@@ -44,6 +44,7 @@ private:
     void emit(const View& view, const Document& document, const MachinePlace& place, AnswerBits& bits, Output<int32_t>& out);
     void emit_chains(const View& view, const Document& document, Output<int32_t>& out);
     void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
+    void emit_slot(const View& view, const Document& document, uint32_t slot, bool several, Output<int32_t>& out);
     bool recheck(const View& view, const Document& document, uint32_t slot);
     const Query& parsed(const View& view, uint32_t slot);
 
@@ -59,6 +60,7 @@ private:
     std::vector<NameLabels> name_labels_;
     std::vector<uint8_t> has_text_;             // by element: it has a text node child
     std::vector<uint32_t> chained_;             // paths that were found, and whose chains are still to be walked
+    std::vector<uint32_t> links_, next_links_;  // of all these chains, where each is
     std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say
