@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace treecast {
 
@@ -221,32 +222,37 @@ void LazyDfaRun::emit(const View& view, const Document& document, const MachineP
     emit_chains(view, document, out);
 }
 
-// PERF: bench/trees.py: a chain is a walk through memory. So all chains are walked side by side, a link of each at a time, and
+// PERF: bench/trees.py: a chain is a walk through memory. So some chains are walked side by side, a link of each at a time, and
 // the next links are on the way meanwhile.
 void LazyDfaRun::emit_chains(const View& view, const Document& document, Output<int32_t>& out) {
+    constexpr size_t at_once = 64;
     const LazyDfaState& state = state_of(view);
-    auto follow = [&](uint32_t link, std::vector<uint32_t>& links) {
-        if (link == none) return;
-        links.push_back(link);
-        if (link & extra_bit) {
-            __builtin_prefetch(&state.extras[link & ~extra_bit]);
-            return;
-        }
-        __builtin_prefetch(&state.next[link]);
-        if (link < view.slots) __builtin_prefetch(&view.deaths[link]);
-    };
-    links_.clear();
-    for (uint32_t path : chained_) follow(std::atomic_ref<uint32_t>(state.heads[path]).load(std::memory_order_acquire), links_);
-    chained_.clear();
-    for (; !links_.empty(); links_.swap(next_links_)) {
-        next_links_.clear();
-        for (uint32_t link : links_) {
-            const bool several = link & extra_bit;
-            const Extra at = several ? state.extras[link & ~extra_bit] : Extra{link, state.next[link]};
-            follow(at.next, next_links_);
-            if (at.slot < view.slots && view.is_alive(at.slot)) emit_slot(view, document, at.slot, several, out);
+    uint32_t links[at_once];
+    for (size_t begin = 0; begin < chained_.size(); begin += at_once) {
+        size_t count = 0;
+        auto follow = [&](uint32_t link) {
+            if (link == none) return;
+            links[count++] = link;
+            if (link & extra_bit) {
+                __builtin_prefetch(&state.extras[link & ~extra_bit]);
+                return;
+            }
+            __builtin_prefetch(&state.next[link]);
+            if (link < view.slots) __builtin_prefetch(&view.deaths[link]);
+        };
+        for (size_t i = begin; i < std::min(chained_.size(), begin + at_once); ++i)
+            follow(std::atomic_ref<uint32_t>(state.heads[chained_[i]]).load(std::memory_order_acquire));
+        while (count > 0) {
+            const size_t now = std::exchange(count, 0);
+            for (size_t i = 0; i < now; ++i) {          // a link gives way to the next of its chain, if there is one
+                const bool several = links[i] & extra_bit;
+                const Extra at = several ? state.extras[links[i] & ~extra_bit] : Extra{links[i], state.next[links[i]]};
+                follow(at.next);
+                if (at.slot < view.slots && view.is_alive(at.slot)) emit_slot(view, document, at.slot, several, out);
+            }
         }
     }
+    chained_.clear();
 }
 
 void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out) {

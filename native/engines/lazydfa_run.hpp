@@ -60,7 +60,6 @@ private:
     std::vector<NameLabels> name_labels_;
     std::vector<uint8_t> has_text_;             // by element: it has a text node child
     std::vector<uint32_t> chained_;             // paths that were found, and whose chains are still to be walked
-    std::vector<uint32_t> links_, next_links_;  // of all these chains, where each is
     std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say
