@@ -420,7 +420,7 @@ void TreeRun::firsts(uint32_t element, const Locals& labels, NameResolver& names
         if (path.run != run_ || path.kind != item.kind || path.index != item.index) {
             path.run = run_, path.kind = item.kind, path.index = item.index;
             path.level.clear(0);
-            leaf<Bits>(path.labels, first_value(item, path.labels), path.level);
+            leaf<Bits>(path.labels, first_value(item, path.labels), none, path.level);
         }
         into.child.insert(into.child.end(), path.level.child.begin(), path.level.child.end());
         for (auto [gauge, height] : path.level.child_gauges) note_gauge(into, TreeMachine::in_child, gauge, height);
