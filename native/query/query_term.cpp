@@ -313,7 +313,31 @@ uint32_t QueryParser::read_term_call(Slice name) {
         if (i + 1 < arguments.size()) argument.next = arguments[i + 1];
     }
     if (!arguments.empty()) call.first = arguments[0];
+    if (traits->function == TermFunction::matches) read_regex(call);
     return append_term(call, name.begin);
+}
+
+// The regular expression of a call of matches(). Refused where it is malformed, at its place in the text.
+Regex QueryParser::read_regex(const Term& call) {
+    const Term& pattern = query_.terms_[query_.terms_[call.first].next];
+    const uint32_t flags = pattern.next;
+    for (uint32_t argument : {query_.terms_[call.first].next, flags})
+        if (argument != no_term && query_.terms_[argument].kind != TermKind::literal)
+            refuse("TC106", argument == flags ? "the flags of matches() are a literal" : "the pattern of matches() is a literal",
+                   query_.terms_[argument].source, "as in matches(@a, \"^x+$\", \"i\")");
+    const Slice text = query_.values_[pattern.value].text;
+    const Slice flags_text = flags == no_term ? Slice{text.end(), 0} : query_.values_[query_.terms_[flags].value].text;
+    try {
+        return Regex(query_.view(text), query_.view(flags_text));
+    } catch (Failure& failure) {
+        if (failure.position > text.size || (failure.position == text.size && failure.length == 0 && flags_text.size)) {
+            failure.position += flags_text.begin - text.size;            // of the flags
+            failure.length = 1;
+        } else {
+            failure.position += text.begin;
+        }
+        throw;
+    }
 }
 
 std::string QueryParser::argument_words(const TermFunctionTraits& traits) {
