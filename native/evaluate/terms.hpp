@@ -66,7 +66,7 @@ private:
     };
 
     void spend(uint64_t steps);
-    static bool is_fixed(const Term& term) { return !term.uses_context && term.kind != TermKind::literal && term.kind != TermKind::number; }
+    static bool is_fixed(const Term& term) { return !term.uses_context && !term.variables && term.kind != TermKind::literal && term.kind != TermKind::number; }
     Result compute(uint32_t term, const Context& context);
     Result kept(uint32_t term, const Context& context);
 

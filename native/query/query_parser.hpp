@@ -128,7 +128,7 @@ protected:
     uint32_t simplify_count(const Term& comparison);
     uint32_t counted(const Term& path, uint32_t least, Slice source);
     uint32_t denied(uint32_t expr, Slice source);
-    virtual bool reads_bound_terms() const { return false; }
+    void check_bound(uint32_t term);
     [[noreturn]] void refuse_relative(uint32_t term);
 
     // query_relax.cpp

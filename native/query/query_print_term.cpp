@@ -89,6 +89,9 @@ void QueryPrinter::term_path(const Term& path) {
         PathEntry start_only;
         start_only.variable = path.variable;
         slash = start(start_only);
+        if (!slash && path.predicates != no_term) out_ += "self::node()";
+        else if (!slash && path.steps == no_term) out_ += '.';
+        slash = slash || path.predicates != no_term;
     } else if (path.first != no_term) {
         inner_term(path.first, 9);
         slash = true;

@@ -121,6 +121,7 @@ struct Term {
     uint32_t steps = no_term;            // TermStep
     uint32_t value = no_term;            // Value of a number or literal
     uint32_t variable = no_term;         // of a transformation: a path that starts at this variable
+    uint64_t variables = 0;              // bit v: its value depends on the variable v
     Slice source;
 };
 

@@ -162,12 +162,11 @@ uint32_t TransformationParser::read_single() {
     Nesting nesting(*this, scan_.at);
     char c = scan_.peek();
     if (c == '<') return read_constructor();
-    if (c == '(') return read_parenthesis_expression();
     if (c == '{') return read_enclosed();                 // as the papers print it: return {$n/a}
-    if (c == '$' || c == '/') return read_items();
-    if (c == '"' || c == '\'' || is_digit(c) || c == '-' || (c == '.' && is_digit(scan_.peek(1)))) return read_literal();
     Slice name = scan_.peek_name();
-    if (name.size) return read_word_expression(name);
+    if (name.size && !find_term_function(scan_.view(name))) return read_word_expression(name);
+    const bool literal = c == '"' || c == '\'' || is_digit(c) || c == '-' || (c == '.' && is_digit(scan_.peek(1)));
+    if (name.size || literal || c == '(' || c == '$' || c == '/') return read_value_or_term(c, name);
     if (c == '@' || c == '*' || c == '.') refuse_unbound_path();
     refuse_here("an expression", "a path starts at a variable ($n/a), a constructor with '<'");
 }
@@ -351,6 +350,7 @@ void TransformationParser::check_value(uint32_t index, const char* what) {
         case ShapeKind::string_of:
         case ShapeKind::count:
         case ShapeKind::concat:
+        case ShapeKind::term:
         case ShapeKind::name_of: return;
         default:
             refuse("TC116", std::string("only a path, a literal or a function can be ") + what, shape.source,
@@ -496,7 +496,10 @@ void TransformationParser::read_let() {
         scan_.skip_space();
         if (scan_.peek() != ':' || scan_.peek(1) != '=') refuse_here("':='", "let $t := $n/title");
         scan_.at += 2;
+        scan_.skip_space();
+        const uint32_t begin = scan_.at;
         uint32_t made = unparenthesised(read_single());
+        const Slice source = since(begin);
         const Shape& shape = out_.shapes_[made];
         if (shape.kind == ShapeKind::items) {
             const PathEntry& path = query_.path(shape.paths);
@@ -507,6 +510,12 @@ void TransformationParser::read_let() {
         } else {
             declare(name, Holds::shape, made);
         }
+        Variable& declared = scope_variables_.back();
+        declared.source = source;
+        declared.scope = scope_variables_.size() - 1;
+        declared.bindings = scope_.size();
+        declared.default_bound = default_bound_;
+        declared.default_uri = default_uri_;
         scan_.skip_space();
         if (scan_.peek() != ',') return;
         ++scan_.at;
@@ -573,7 +582,7 @@ void TransformationParser::read_order(std::vector<Clause>& clauses) {
         uint32_t begin = scan_.at;
         Clause clause;
         clause.kind = ClauseKind::order;
-        read_key(clause);
+        read_key_or_term(clause);
         if (read_word("descending")) clause.descending = true;
         else read_word("ascending");
         if (read_word("empty")) {

@@ -13,7 +13,7 @@ namespace treecast {
 namespace {
 
 constexpr uint64_t size_max = uint64_t{1} << 40;
-constexpr size_t texts_max = 8;             // alternatives of what is required
+constexpr size_t texts_max = 16;            // alternatives of what is required
 constexpr size_t text_bytes_max = 64;       // of each
 
 // Texts of which a part is exactly one; or of which each value has one inside.
