@@ -1,7 +1,8 @@
 """10,000 subscriptions with `matches()` on one attribute, beside lxml's parsing of the same documents.
 
-Four kinds of patterns: with a text of their own, which the shared machines look for; the same without regard to case, where
-the first letters in every spelling are looked for; alternatives; and without any text, so that each is run on each value.
+Kinds of patterns: with a text of their own, which the shared machines look for; the same without regard to case, where
+the first letters in every spelling are looked for; alternatives; a text in the middle; and without any text, so that
+each is run on each value.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def word(number: int) -> str:
 
 def document(random: Random) -> bytes:
     def item() -> str:
-        return f'<item code="AB-{word(random.randrange(26**4))}17"><n>some {word(random.randrange(26**4))} 23</n></item>'
+        return (
+            f'<item code="AB-{word(random.randrange(26**4))}17"><n>some {word(random.randrange(26**4))} 23</n></item>'
+        )
 
     return f"<feed>{''.join(item() for _ in range(ITEMS))}</feed>".encode()
 

@@ -64,7 +64,10 @@ HOSTILE: dict[str, tuple[str, Callable[[int], bytes]]] = {
     "filters as deep as they may be": ("(" * 60 + "//a" + ")[last()]" * 60, flat),
     "neighbours on both sides": ("//a[preceding::a[1] = following::a[1]]/zz", flat),
     "the nearest of many": ("//a[preceding-sibling::a[1][preceding-sibling::a[1]] = 'x']", flat),
-    "counts of what is before each of what is behind": ("//a[following-sibling::a[count(preceding-sibling::a) = 3]]/zz", flat),
+    "counts of what is before each of what is behind": (
+        "//a[following-sibling::a[count(preceding-sibling::a) = 3]]/zz",
+        flat,
+    ),
     "ancestors for each of what precedes": ("//b[count(preceding::b/ancestor::*) = 7]", pairs),
     "a long sum": ("//a[" + " + ".join(["."] * 1000) + " = 1000.5]", flat),
     "a long disjunction": ("//a[" + " or ".join(f". = {number}.5" for number in range(1000)) + "]", flat),

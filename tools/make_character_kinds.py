@@ -11,9 +11,10 @@ import unicodedata
 from collections.abc import Iterable
 
 CHARACTERS = range(0x110000)
-# In the order of CharacterKind in native/regex/character_kinds.hpp.
+# In the order of kind_names in native/regex/character_kinds.hpp.
 KINDS = (
-    "Cc Cf Cn Co Cs Ll Lm Lo Lt Lu Mc Me Mn Nd Nl No Pc Pd Pe Pf Pi Po Ps Sc Sk Sm So Zl Zp Zs".split()
+    "Cc", "Cf", "Cn", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu", "Mc", "Me", "Mn", "Nd", "Nl", "No", "Pc", "Pd", "Pe",
+    "Pf", "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs",
 )  # fmt: skip
 
 

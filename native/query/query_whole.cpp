@@ -47,12 +47,14 @@ auto QueryParser::read_either(Plain plain, Other other) {
     try {
         return plain();
     } catch (const Failure& failure) {
-        if (before.bound && failure.code == "TC108") throw;              // nothing can lie below a variable that holds attributes
+        // Where paths start at variables, these two know best: everything, and what lies below an attribute.
+        if (before.bound && (failure.code == "TC107" || failure.code == "TC108")) throw;
         go_back(before);
         try {
             return other();
         } catch (const Failure& second) {
-            if (knows_more(second, failure)) throw;
+            const bool unbound = before.bound && second.code == "TC104" && second.position <= failure.position;
+            if (!unbound && knows_more(second, failure)) throw;
         }
         throw;
     }

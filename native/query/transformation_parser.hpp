@@ -74,6 +74,7 @@ private:
     ShapeMark mark_shapes() const;
     void go_back(const ShapeMark& mark);
     bool operator_follows();
+    bool is_final(const Failure& failure) const;
     template <class Plain> uint32_t read_shape_or_term(Plain plain);
     uint32_t read_value_or_term(char c, Slice name);
     uint32_t read_term_shape();

@@ -46,6 +46,13 @@ bool TransformationParser::operator_follows() {
     return follows;
 }
 
+// Whether no term could stand there either: a limit, everything, what lies below an attribute, an end tag.
+bool TransformationParser::is_final(const Failure& failure) const {
+    const auto at = static_cast<uint32_t>(failure.position);
+    const bool end_tag = at + 2 <= scan_.size() && scan_.view(at, at + 2) == "</";
+    return failure.limit || failure.code == "TC107" || failure.code == "TC108" || end_tag;
+}
+
 // A shape, read with `plain` if that will do, and else a term. If neither does, the one that came further says why.
 template <class Plain>
 uint32_t TransformationParser::read_shape_or_term(Plain plain) {
@@ -56,7 +63,7 @@ uint32_t TransformationParser::read_shape_or_term(Plain plain) {
         if (!operator_follows()) return shape;
         first.position = scan_.at;
     } catch (const Failure& failure) {
-        if (failure.limit || failure.code == "TC108") throw;
+        if (is_final(failure)) throw;
         first = failure;
     }
     go_back(before);
@@ -146,7 +153,7 @@ void TransformationParser::read_key_or_term(Clause& clause) {
         if (!operator_follows()) return;
         first.position = scan_.at;
     } catch (const Failure& failure) {
-        if (failure.limit || failure.code == "TC108") throw;
+        if (is_final(failure)) throw;
         first = failure;
     }
     go_back(before);
