@@ -23,6 +23,7 @@ NAMES = (
     "churn",
     "thrash",
     "threads",
+    "command",
     "stages",
     "values",
     "trees",

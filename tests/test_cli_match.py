@@ -100,6 +100,16 @@ def test_output_file_and_its_suffix(treecast_match: Run, name: str, first: str) 
     assert [path.name for path in Path().iterdir() if path.name.startswith(".")] == []
 
 
+def test_names_and_ids_of_every_length_are_written_whole(treecast_match: Run) -> None:
+    ids = ["i" * length + chr(ord("a") + length % 26) for length in range(70)]
+    Path("all.csv").write_text("id,query\n" + "".join(f"{subscription},//item\n" for subscription in ids))
+    names = ["d" * length + ".xml" for length in range(1, 70)]
+    for name in names:
+        Path(name).write_bytes(NEWS)
+    done = treecast_match("-s", "all.csv", *names)
+    assert done.lines == [f"{name}\t{subscription}" for name in names for subscription in ids]
+
+
 def test_tabs_and_line_ends_are_escaped(treecast_match: Run) -> None:
     Path("a\tb\n.xml").write_bytes(NEWS)
     Path("subscriptions.jsonl").write_text('{"id": "x\\ty\\\\z", "query": "/news"}\n')

@@ -96,6 +96,50 @@ std::unique_ptr<DeliveryBatch> render_forms(Index& index, const std::vector<nb::
     return batch;
 }
 
+// Documents that are published at the root of a tree: each is read once, rendered, routed, and written in the form of the links.
+struct Published {
+    std::vector<std::string_view> texts;
+    std::string forms;                           // one behind the other
+    std::vector<size_t> form_ends{0};            // by document; nothing where one was rejected
+    std::vector<uint64_t> masks;                 // the targets of each
+};
+
+// (the deliveries, the form of each document, its targets). `enough` 0: nothing is routed, and `found` are the targets of all.
+nb::tuple render_published(Index& index, const std::vector<nb::bytes>& documents, const Limits& text_limits, uint64_t bytes_max,
+                           const RenderLimits& limits, const WireDictionary* dictionary, Index& table, Targets& targets, uint64_t enough,
+                           uint64_t found) {
+    Published made;
+    size_t bytes = 0;
+    for (const nb::bytes& document : documents) bytes += made.texts.emplace_back(view(document)).size();
+    DeliveryOptions options{.report = true, .ids = true, .bytes_max = bytes_max, .limits = limits, .texts = Texts::all};
+    LentReader reader(text_limits, nullptr);
+    BinaryEncoder encoder(dictionary);
+    Index::Routing routing{targets, enough, found};
+    const bool is_routed = enough && (found & enough) != enough;
+    auto next = [&](size_t i) {
+        made.masks.resize(i + 1, found);
+        made.form_ends.resize(i + 1, made.forms.size());
+        const Document& document = reader->look(made.texts[i]);
+        if (is_routed) {
+            made.masks[i] = ~0ull;               // everybody, if there is too much work to tell
+            table.route(1, [&](size_t) { return GivenDocument{{}, &document}; },
+                        [&](size_t, const GivenDocument&, uint64_t answer) { made.masks[i] = answer; }, routing);
+        }
+        encoder.encode(document, made.forms);
+        return GivenDocument{{}, &document};
+    };
+    auto batch = std::make_unique<DeliveryBatch>(render([&] {
+        made.forms.reserve(bytes);
+        return index.render_part(made.texts.size(), next, options);
+    }));
+    reader.keep();
+    made.form_ends.push_back(made.forms.size());
+    nb::list forms;
+    for (size_t i = 0; i + 1 < made.form_ends.size(); ++i)
+        forms.append(nb::bytes(made.forms.data() + made.form_ends[i], made.form_ends[i + 1] - made.form_ends[i]));
+    return nb::make_tuple(std::move(batch), forms, made.masks);
+}
+
 // The same with several threads: (documents done, pieces, (piece, begin, end) of each run of deliveries by document).
 // The limit counts what they hold in memory, not what they deliver. `bytes_max` 0: all documents.
 nb::tuple render_many(Index& index, nb::sequence documents, size_t threads, bool report, uint64_t bytes_max, int64_t first,
@@ -206,6 +250,12 @@ void bind_deliver(nb::module_& m, nb::module_& testing) {
     m.def("render_forms", &render_forms, nb::arg("index"), nb::arg("forms"), nb::arg("is_text"), nb::arg("dictionary").none(),
           nb::arg("form_limits"), nb::arg("bytes_max"), nb::arg("limits"), nb::arg("texts"),
           "The same for forms of a link, which are read on the way and not kept.");
+    m.def("render_published", &render_published, nb::arg("index"), nb::arg("documents"), nb::arg("text_limits"), nb::arg("bytes_max"),
+          nb::arg("limits"), nb::arg("dictionary").none(), nb::arg("table"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"),
+          nb::sig("def render_published(index: Index, documents: Sequence[bytes], text_limits: Limits, bytes_max: int, limits: RenderLimits, "
+                  "dictionary: WireDictionary | None, table: Index, targets: Targets, enough: int, found: int) -> "
+                  "tuple[DeliveryBatch, list[bytes], list[int]]"),
+          "Documents that are read once: their deliveries, their binary forms, and their targets by another index: see route.");
     m.def("render_many", &render_many, nb::arg("index"), nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("bytes_max"),
           nb::arg("first"), nb::arg("limits"),
           nb::sig("def render_many(index: Index, documents: Sequence, threads: int, report: bool, bytes_max: int, first: int, "

@@ -134,7 +134,7 @@ nb::tuple store_batch(Lanes& lanes, const DeliveryBatch& batch, std::optional<st
     RenderedColumns rendered = rendered_columns(batch);
     BatchBodies made = number_bodies(rendered, is_stored, last_document, last_body);
     MatchColumns columns{made.numbers, std::span(given.published_ms).first(batch.documents), std::span(given.origin_numbers).first(batch.documents),
-                         given.origin, batch.ends, batch.payloads, batch.payload_ends, made.of_payloads, batch.id_ends, batch.ids};
+                         given.origin, batch.ends, batch.payloads, batch.payload_ends, made.of_payloads, batch.id_ends, batch.ids, batch.slots};
     Lanes::Enqueued enqueued = lanes.enqueue(columns);
     nb::list others;
     size_t document = 0;

@@ -35,6 +35,7 @@
 #include "base/seeded_hash.hpp"
 #include "document/document.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -93,11 +94,37 @@ private:
     std::string_view spelled(uint32_t at, uint32_t name) const;
     uint32_t code_of(std::string_view spelled, uint32_t name);
     uint32_t learn(std::string_view spelled);
+    void make_room(const Document& document);
+    friend struct EncoderRun;
+
+    // Bytes with room for all that a document can put there.
+    class Section {
+    public:
+        void reserve(size_t bytes) {
+            if (room_.size() < bytes) room_.resize(bytes + bytes / 4);
+            end_ = room_.data();
+        }
+        char* end() const { return end_; }
+        void set_end(char* end) { end_ = end; }
+        size_t size() const { return static_cast<size_t>(end_ - room_.data()); }
+        void cut(size_t size) { end_ = room_.data() + size; }
+        void append(std::string_view bytes) { end_ = std::copy(bytes.begin(), bytes.end(), end_); }
+        void append_number(uint64_t value) {
+            for (; value >= 0x80; value >>= 7) *end_++ = static_cast<char>(value | 0x80);
+            *end_++ = static_cast<char>(value);
+        }
+        std::string_view view() const { return {room_.data(), size()}; }
+
+    private:
+        std::vector<char> room_;
+        char* end_ = nullptr;
+    };
 
     const WireDictionary* const dictionary_;
     const Document* document_ = nullptr;
     std::string_view source_;
-    std::string lengths_, names_, structure_, raw_, values_, texts_;
+    std::string lengths_, names_;
+    Section structure_, raw_, values_, texts_;
     std::vector<uint32_t> open_;
     uint32_t at_ = 0;                    // how far the source has been written
     uint32_t text_ = 0;                  // the next text
@@ -109,6 +136,7 @@ private:
     struct Code {
         uint64_t document = 0;           // in which it holds; always, if this is `forever`
         uint32_t code = 0;
+        uint32_t length = 0;             // of the name
     };
     static constexpr uint64_t forever = ~0ull;
     std::vector<Code> codes_;

@@ -2,6 +2,9 @@
 //
 // The columns know where every tag and every plain text and value lies in the source, so hardly a byte is looked at: tags are
 // walked from name to name, and texts are copied. What does not look as expected is copied as it was written.
+//
+// What is plain is written by EncoderRun, which has everything that it touches in registers, as BinaryRun has for the way back. It
+// leaves all else, one element at a time, to the functions of the encoder.
 #include "document/binary.hpp"
 
 #include "base/varint.hpp"
@@ -14,6 +17,8 @@
 namespace treecast {
 
 namespace {
+
+constexpr size_t chunk_bytes = 64;             // are copied at once, where that many may be read
 
 bool ends_name(char c) { return is_space(c) || c == '>' || c == '/' || c == '='; }
 
@@ -58,7 +63,9 @@ WireDictionary::WireDictionary(std::vector<std::string> names, std::vector<std::
 void BinaryEncoder::begin(const Document& document) {
     document_ = &document;
     source_ = document.source;
-    for (std::string* part : {&lengths_, &names_, &structure_, &raw_, &values_, &texts_}) part->clear();
+    lengths_.clear();
+    names_.clear();
+    make_room(document);
     open_.clear();
     if (!own_codes_.empty()) own_codes_.clear();
     at_ = text_ = ends_ = own_names_ = declaration_ = 0;
@@ -71,10 +78,17 @@ void BinaryEncoder::begin(const Document& document) {
     if (codes_.size() < table_->size()) codes_.resize(table_->size());
 }
 
+// Each byte of the source is copied once at most. An element has up to four tokens: what stands before its start tag, that tag, what
+// stands before its end tag, and ends.
+void BinaryEncoder::make_room(const Document& document) {
+    constexpr size_t number_bytes_max = 6;
+    const size_t attributes = document.attribute_name.size() + document.declarations.size();
+    structure_.reserve(number_bytes_max * (5 * document.elements() + 2 * attributes + 8));
+    for (Section* section : {&raw_, &values_, &texts_}) section->reserve(source_.size() + chunk_bytes);
+}
+
 void BinaryEncoder::token(BinaryToken kind, uint64_t argument) {
-    uint64_t value = argument << token_bits | static_cast<uint64_t>(kind);
-    for (; value >= 0x80; value >>= 7) structure_.push_back(static_cast<char>(value | 0x80));
-    structure_.push_back(static_cast<char>(value));
+    structure_.append_number(argument << token_bits | static_cast<uint64_t>(kind));
 }
 
 void BinaryEncoder::flush_ends() {
@@ -106,7 +120,8 @@ uint32_t BinaryEncoder::code_of(std::string_view spelled, uint32_t name) {
         Code& known = codes_[name];
         if (known.document == documents_ || known.document == forever) return known.code;
         uint32_t code = dictionary_ ? dictionary_->find_name(spelled) : none;
-        known = code == none ? Code{documents_, learn(spelled)} : Code{forever, code};
+        auto length = static_cast<uint32_t>(spelled.size());
+        known = code == none ? Code{documents_, learn(spelled), length} : Code{forever, code, length};
         return known.code;
     }
     uint32_t code = dictionary_ ? dictionary_->find_name(spelled) : none;
@@ -127,12 +142,12 @@ void BinaryEncoder::segment(uint32_t begin, uint32_t end, uint32_t texts_end) {
         const Span& only = document_->text[first];
         if (!only.in_decoded && only.begin == begin && only.end == end) {
             token(BinaryToken::text, end - begin);
-            texts_ += written;
+            texts_.append(written);
             return;
         }
     }
     token(BinaryToken::content, end - begin);
-    raw_ += written;
+    raw_.append(written);
 }
 
 // The attributes of a tag that is written in the usual way; false if it is not. `at` is after the name, `end` before > or />.
@@ -143,7 +158,7 @@ bool BinaryEncoder::put_attributes(uint32_t element, uint32_t at, uint32_t end) 
     while (declared < d.declarations.size() && d.declarations[declared].element == element) ++declared;
     left += declared - declaration_;
     declaration_ = declared;
-    put_varint(structure_, left);
+    structure_.append_number(left);
     for (; at < end; --left) {
         if (source_[at] != ' ') return false;
         bool any = attribute < attributes_end;
@@ -171,9 +186,9 @@ bool BinaryEncoder::put_attributes(uint32_t element, uint32_t at, uint32_t end) 
         }
         std::string_view value = source_.substr(at, stop - at);
         uint32_t code = code_of(name, id), known = dictionary_ ? dictionary_->find_value(value) : none;
-        put_varint(structure_, code << 1 | (known != none));
-        put_varint(structure_, known != none ? known : static_cast<uint32_t>(value.size()));
-        if (known == none) values_ += value;
+        structure_.append_number(uint64_t(code) << 1 | (known != none));
+        structure_.append_number(known != none ? known : value.size());
+        if (known == none) values_.append(value);
         at = stop + 1;
     }
     return at == end && !left && attribute == attributes_end;
@@ -192,10 +207,10 @@ void BinaryEncoder::start_tag(uint32_t element) {
     if (behind == end) return token(is_empty ? BinaryToken::empty : BinaryToken::start, code);
     token(is_empty ? BinaryToken::empty_attributes : BinaryToken::start_attributes, code);
     if (put_attributes(element, behind, end)) return;
-    structure_.erase(structure_before);            // names that were learnt on the way stay, and are known to the receiver
-    values_.erase(values_before);
+    structure_.cut(structure_before);              // names that were learnt on the way stay, and are known to the receiver
+    values_.cut(values_before);
     token(BinaryToken::tag, uint64_t(content - begin) << 1);
-    raw_ += source_.substr(begin, content - begin);
+    raw_.append(source_.substr(begin, content - begin));
 }
 
 void BinaryEncoder::end_tag(uint32_t element) {
@@ -206,7 +221,7 @@ void BinaryEncoder::end_tag(uint32_t element) {
     } else {
         flush_ends();
         token(BinaryToken::tag, uint64_t(end - begin) << 1 | 1);
-        raw_ += source_.substr(begin, end - begin);
+        raw_.append(source_.substr(begin, end - begin));
     }
     at_ = end;
 }
@@ -233,6 +248,165 @@ void count_spelled(const Document& document, WireCounts& counts) {
     }
 }
 
+// The elements of a document, from one end to the other.
+struct EncoderRun {
+    BinaryEncoder& encoder;
+    const Document& d;
+    const char* const source;
+    const char* const source_safe;       // before this, a chunk may be read
+    const uint32_t *names = d.name.data(), *starts = d.start.data(), *contents = d.content.data(), *ends = d.end.data();
+    const uint32_t *attribute_begins = d.attribute_begin.data(), *attribute_names = d.attribute_name.data();
+    const Span *texts = d.text.data(), *attribute_values = d.attribute_value.data();
+    BinaryEncoder::Code* const codes;
+    const uint64_t documents;
+    const bool has_declarations, has_values;
+    // Where it is.
+    char *structure = nullptr, *values = nullptr, *text_out = nullptr;
+    uint32_t at = 0, text = 0, open_ends = 0;
+
+    explicit EncoderRun(BinaryEncoder& encoder_)
+        : encoder(encoder_), d(*encoder.document_), source(encoder.source_.data()),
+          source_safe(source + encoder.source_.size() - std::min(encoder.source_.size(), chunk_bytes)), codes(encoder.codes_.data()),
+          documents(encoder.documents_), has_declarations(d.declarations.size() > 0),
+          has_values(encoder.dictionary_ && encoder.dictionary_->values()) {
+        load();
+    }
+
+    void load() {
+        structure = encoder.structure_.end(), values = encoder.values_.end(), text_out = encoder.texts_.end();
+        at = encoder.at_, text = encoder.text_, open_ends = encoder.ends_;
+    }
+    void store() {
+        encoder.structure_.set_end(structure), encoder.values_.set_end(values), encoder.texts_.set_end(text_out);
+        encoder.at_ = at, encoder.text_ = text, encoder.ends_ = open_ends;
+    }
+
+    void number(uint64_t value) {
+        if (__builtin_expect(value < 1u << 14, 1)) {
+            const auto low = static_cast<uint32_t>(value), is_long = static_cast<uint32_t>(value >= 0x80);
+            structure[0] = static_cast<char>(low | is_long << 7);
+            structure[1] = static_cast<char>(low >> 7);
+            structure += 1 + is_long;
+            return;
+        }
+        for (; value >= 0x80; value >>= 7) *structure++ = static_cast<char>(value | 0x80);
+        *structure++ = static_cast<char>(value);
+    }
+    void token(BinaryToken kind, uint64_t argument) {
+        if (open_ends) {
+            number(uint64_t(open_ends - 1) << token_bits | static_cast<uint64_t>(BinaryToken::ends));
+            open_ends = 0;
+        }
+        number(argument << token_bits | static_cast<uint64_t>(kind));
+    }
+    void copy(const char* from, size_t count, char*& to) const {
+        if (__builtin_expect(count <= chunk_bytes && from < source_safe, 1)) std::memcpy(to, from, chunk_bytes);
+        else std::memcpy(to, from, count);
+        to += count;
+    }
+
+    // The number of a name that stands at an offset, and its length; null if it is not known, or written with a prefix. With one it
+    // would be longer by two bytes at least, so whether it ends where it should decides.
+    const BinaryEncoder::Code* code_of(uint32_t offset, uint32_t name) const {
+        const BinaryEncoder::Code& code = codes[name];
+        bool is_known = code.document == documents || code.document == BinaryEncoder::forever;
+        return is_known && ends_name(source[offset + code.length]) ? &code : nullptr;
+    }
+
+    void segment(uint32_t end, uint32_t texts_end) {
+        if (at == end && text == texts_end) return;
+        const Span& only = texts[text];
+        if (__builtin_expect(texts_end == text + 1 && only.begin == at && only.end == end && !only.in_decoded, 1)) {
+            token(BinaryToken::text, end - at);
+            copy(source + at, end - at, text_out);
+            text = texts_end;
+            return;
+        }
+        store();
+        encoder.segment(at, end, texts_end);
+        load();
+    }
+
+    void start_tag(uint32_t element) {
+        const uint32_t begin = starts[element], content = contents[element];
+        const bool is_empty = content == ends[element];
+        const uint32_t end = content - (is_empty ? 2 : 1);
+        const BinaryEncoder::Code* code = code_of(begin + 1, names[element]);
+        if (__builtin_expect(code != nullptr, 1)) {
+            const uint32_t behind = begin + 1 + code->length;
+            if (behind == end) return token(is_empty ? BinaryToken::empty : BinaryToken::start, code->code);
+            char *structure_before = structure, *values_before = values;
+            const uint32_t ends_before = open_ends;
+            token(is_empty ? BinaryToken::empty_attributes : BinaryToken::start_attributes, code->code);
+            if (__builtin_expect(put_attributes(element, behind, end), 1)) return;
+            structure = structure_before, values = values_before, open_ends = ends_before;
+        }
+        store();
+        encoder.start_tag(element);
+        load();
+    }
+
+    // False if they are not written in the usual way, or declare namespaces, or may be in a dictionary.
+    bool put_attributes(uint32_t element, uint32_t from, uint32_t end) {
+        if (has_declarations || has_values) return false;
+        uint32_t attribute = attribute_begins[element];
+        const auto attributes_end = static_cast<uint32_t>(d.attribute_end(element));
+        number(attributes_end - attribute);
+        for (; attribute < attributes_end; ++attribute) {
+            const BinaryEncoder::Code* code = code_of(from + 1, attribute_names[attribute]);
+            const Span& value = attribute_values[attribute];
+            if (!code || value.in_decoded || value.begin != from + code->length + 3) return false;
+            if (source[from] != ' ' || std::memcmp(source + value.begin - 2, "=\"", 2) != 0 || source[value.end] != '"') return false;
+            number(uint64_t(code->code) << 1);
+            number(value.end - value.begin);
+            copy(source + value.begin, value.end - value.begin, values);
+            from = value.end + 1;
+        }
+        return from == end;
+    }
+
+    // What stands before an end tag, and the tag. White space would make it longer.
+    void close(uint32_t element) {
+        const uint32_t end = ends[element];
+        const BinaryEncoder::Code* code = code_of(starts[element] + 1, names[element]);
+        const uint32_t tag = code ? end - code->length - 3 : 0;
+        if (__builtin_expect(code && tag >= at && source[tag] == '<' && source[tag + 1] == '/', 1)) {
+            segment(tag, d.text_end[element]);
+            ++open_ends;
+            at = end;
+            return;
+        }
+        const auto found = static_cast<uint32_t>(encoder.source_.rfind("</", end - 1));
+        segment(found, d.text_end[element]);
+        at = found;
+        store();
+        encoder.end_tag(element);
+        load();
+    }
+
+    void write() {
+        std::vector<uint32_t>& open = encoder.open_;
+        const auto elements = static_cast<uint32_t>(d.elements());
+        uint32_t innermost_end = 0;                // where the element ends that was opened last, in elements
+        for (uint32_t element = 0; element < elements; ++element) {
+            while (element >= innermost_end && !open.empty()) {
+                close(open.back());
+                open.pop_back();
+                innermost_end = open.empty() ? 0 : open.back() + d.size[open.back()];
+            }
+            if (element) segment(starts[element], d.text_begin[element]);
+            start_tag(element);
+            at = contents[element];
+            if (at != ends[element]) {
+                open.push_back(element);
+                innermost_end = element + d.size[element];
+            }
+        }
+        for (; !open.empty(); open.pop_back()) close(open.back());
+        store();
+    }
+};
+
 void BinaryEncoder::encode(const Document& document, std::string& out) {
     if (document.encoding != Encoding::utf8) {
         out.push_back(static_cast<char>(BinaryKind::original));
@@ -241,34 +415,22 @@ void BinaryEncoder::encode(const Document& document, std::string& out) {
     }
     begin(document);
     uint32_t root = document.start[0], after = document.end[0];
-    put_varint(structure_, root);
-    put_varint(structure_, static_cast<uint32_t>(source_.size() - after));
-    raw_ += source_.substr(0, root);
-    auto close = [&](uint32_t element) {
-        auto tag = static_cast<uint32_t>(source_.rfind("</", document.end[element] - 1));     // that of its own end tag
-        segment(at_, tag, document.text_end[element]);
-        at_ = tag;
-        end_tag(element);
-    };
-    for (uint32_t element = 0; element < document.elements(); ++element) {
-        for (; !open_.empty() && element >= open_.back() + document.size[open_.back()]; open_.pop_back()) close(open_.back());
-        if (element) segment(at_, document.start[element], document.text_begin[element]);
-        start_tag(element);
-        at_ = document.content[element];
-        if (at_ != document.end[element]) open_.push_back(element);
-    }
-    for (; !open_.empty(); open_.pop_back()) close(open_.back());
+    structure_.append_number(root);
+    structure_.append_number(source_.size() - after);
+    raw_.append(source_.substr(0, root));
+    EncoderRun(*this).write();
     flush_ends();
-    raw_ += source_.substr(after);
+    raw_.append(source_.substr(after));
     out.push_back(static_cast<char>(dictionary_ ? BinaryKind::with_dictionary : BinaryKind::binary));
     if (dictionary_)
         for (int shift = 0; shift < 32; shift += 8) out.push_back(static_cast<char>(dictionary_->fingerprint() >> shift));
     for (size_t size : {source_.size(), document.elements(), document.text.size(), size_t(own_names_), structure_.size(),
                         names_.size() + raw_.size(), values_.size()})
         put_varint(out, static_cast<uint32_t>(size));
-    for (const std::string* part : {&lengths_, &structure_, &names_, &raw_, &values_}) out += *part;
+    for (std::string_view part : {std::string_view(lengths_), structure_.view(), std::string_view(names_), raw_.view(), values_.view()})
+        out += part;
     out += '<';
-    out += texts_;
+    out += texts_.view();
 }
 
 }  // namespace treecast

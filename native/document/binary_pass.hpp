@@ -1,5 +1,5 @@
 // The pass over a binary form: tokens into columns, and into the text that they stand for. Included by reader_scalar.cpp and
-// reader_avx2.cpp after reader_pass.hpp.
+// reader_avx2.cpp after reader_pass.hpp. Most tokens are read by binary_run.hpp; here is what all of them mean.
 //
 // Theory of operation. The text is written into the reader's buffer, tag by tag, so the columns are those that reading it would
 // give, and so is every slice of it. Names are not looked up but come by number; names, attributes and namespaces are then
@@ -94,13 +94,27 @@ struct BinaryPass : Pass {
         return *(dictionary_names[code] = name);
     }
 
+    // A short name that was met before, by its bytes, behind which there are more. Only valid names are in the table.
+    TREECAST_INLINE QName* known_name(const char* name, uint64_t length) const {
+        if (length >= short_name_bytes || length > state.limits.name_bytes_max) return nullptr;
+        auto size = static_cast<uint32_t>(length);
+        QName* const* slots = state.qnames.slots();
+        size_t mask = state.qnames.slot_mask();
+        Scan::Key key(name, size);
+        for (size_t slot = hash_short_name(seeds, name, size) & mask;; slot = (slot + 1) & mask) {
+            QName* entry = slots[slot];
+            if (!entry || key.equals(entry->bytes)) return entry;
+        }
+    }
+
     // The names that the document brings itself, before the first token.
     void read_names() {
         state.own_names.clear();
         for (uint32_t i = 0; i < form.names; ++i) {
             uint64_t length = number();
             const char* at_name = take(raw, raw_end, length);
-            QName* name = length ? state.name_of_text({at_name, static_cast<size_t>(length)}) : nullptr;
+            QName* name = length ? known_name(at_name, length) : nullptr;
+            if (length && !name) name = state.name_of_text({at_name, static_cast<size_t>(length)});
             if (!name) refuse("something is no name");
             state.own_names.push_back(name);
         }
@@ -279,6 +293,8 @@ struct BinaryPass : Pass {
         }
     }
 
+    TREECAST_INLINE void read_content();
+
     const char* read() {
         read_names();
         look_for_markup();
@@ -291,7 +307,7 @@ struct BinaryPass : Pass {
         bool is_start = kind != BinaryToken::ends && kind != BinaryToken::text && kind != BinaryToken::content;
         if (!is_start) refuse("it does not begin with an element");
         read_token(first);
-        while (depth) read_token(number());
+        read_content();
         stop = put_piece(after);
         out[0] = '\0';
         state.epilog(at);
@@ -302,6 +318,10 @@ struct BinaryPass : Pass {
         return out;
     }
 };
+
+#include "document/binary_run.hpp"
+
+TREECAST_INLINE void BinaryPass::read_content() { BinaryRun(*this).read(); }
 
 }  // namespace
 

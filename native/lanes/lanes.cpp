@@ -11,6 +11,8 @@ namespace treecast {
 
 namespace {
 
+constexpr uint32_t nobody = ~0u;
+constexpr int64_t hints_max = 1 << 24;
 constexpr size_t stale_few = 64;                // not worth looking for
 constexpr size_t done_stored_max = 1'000;       // in one row; what is not stored may come again after a restart
 
@@ -96,6 +98,24 @@ std::string Lanes::cursor(uint32_t slot) const {
     return row;
 }
 
+// The slot of a subscription, or `nobody`.
+// PERF: bench/network_frame.py. Looking where it was last time touches what is needed anyway; a table of texts is elsewhere.
+uint32_t Lanes::slot_of(std::string_view id, int64_t hint) {
+    const bool has_hint = hint >= 0 && hint < hints_max;
+    const auto place = static_cast<size_t>(hint);
+    if (has_hint && place < slot_hints_.size()) {
+        const uint32_t slot = slot_hints_[place];
+        if (slot < slots_.size() && slots_[slot].serial && slots_[slot].id == id) return slot;
+    }
+    auto known = slot_of_.find(id);
+    if (known == slot_of_.end()) return nobody;
+    if (has_hint) {
+        if (place >= slot_hints_.size()) slot_hints_.resize(place + 1, nobody);
+        slot_hints_[place] = known->second;
+    }
+    return known->second;
+}
+
 Lanes::Enqueued Lanes::enqueue(const MatchColumns& columns) {
     Enqueued made;
     uint32_t origin = origin_of(columns.origin);
@@ -106,12 +126,12 @@ Lanes::Enqueued Lanes::enqueue(const MatchColumns& columns) {
         for (auto delivery = static_cast<size_t>(columns.ends[at]); delivery < static_cast<size_t>(columns.ends[at + 1]); ++delivery) {
             const int64_t payload = columns.payloads[delivery];
             if (payload < 0) continue;          // refused
-            auto known = slot_of_.find(columns.id(delivery));
-            if (known == slot_of_.end() || slots_[known->second].waiting.size() >= waiting_max_) {
+            const uint32_t slot = slot_of(columns.id(delivery), columns.hints.empty() ? -1 : columns.hints[delivery]);
+            if (slot == nobody || slots_[slot].waiting.size() >= waiting_max_) {
                 made.others.push_back(static_cast<uint32_t>(delivery));
                 continue;
             }
-            Subscriber& subscriber = slots_[known->second];
+            Subscriber& subscriber = slots_[slot];
             const auto place = static_cast<size_t>(payload);
             const int64_t bytes = columns.payload_ends[place + 1] - columns.payload_ends[place];
             subscriber.waiting.push_back(number);
@@ -119,7 +139,7 @@ Lanes::Enqueued Lanes::enqueue(const MatchColumns& columns) {
             subscriber.newest = number;
             ++count;
             Lane& lane = lanes_[subscriber.lane];
-            lane.line.push_back({known->second, static_cast<uint32_t>(std::min<int64_t>(bytes, std::numeric_limits<uint32_t>::max())),
+            lane.line.push_back({slot, static_cast<uint32_t>(std::min<int64_t>(bytes, std::numeric_limits<uint32_t>::max())),
                                  subscriber.serial, number, columns.bodies[place]});
             if (!lane.is_new) made.lanes.push_back(subscriber.lane);
             lane.is_new = true;

@@ -39,6 +39,7 @@ struct MatchColumns {
     std::span<const int64_t> bodies;            // by payload: its number in the log
     std::span<const int32_t> id_ends;           // by delivery
     std::string_view ids;
+    std::span<const int32_t> hints;             // by delivery: a number that mostly stands for the same subscription; or nothing
 
     size_t documents() const { return numbers.size(); }
     std::string_view id(size_t delivery) const {
@@ -155,6 +156,7 @@ private:
     bool settle(Subscriber& subscriber, int64_t document);
     void finish(int64_t document);
     uint32_t origin_of(std::string_view origin);
+    uint32_t slot_of(std::string_view id, int64_t hint);
     void write_item(const Entry& entry, size_t place, std::string& out) const;
 
     const size_t waiting_max_;
@@ -164,6 +166,7 @@ private:
     std::vector<Subscriber> slots_;
     RecycledIds slot_numbers_;
     TextMap<uint32_t> slot_of_;
+    std::vector<uint32_t> slot_hints_;          // by hint: the slot that it stood for last
     NumberMap<int64_t, WaitedFor> documents_;
     std::deque<int64_t> document_order_;        // ascending; some may be done
     std::vector<std::string> origins_;          // as many as there are stores of root brokers

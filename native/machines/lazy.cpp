@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint32_t dead = 1, deferred = 2;
 constexpr uint64_t nanoseconds_per_step = 10'000;     // of a large machine
+constexpr size_t expected_ahead = 4;                  // elements
 constexpr uint32_t plain_documents_min = 8, plain_documents_max = 1024;
 
 // Queries and documents together decide which sets exist, so their hashes are seeded like those of names.
@@ -205,14 +206,26 @@ void Lazy::visit_elements(const Document& document, NameResolver& names, Element
     run(document, {}, names, nowhere);
 }
 
+// PERF: bench/yfilter.py, later passes; bench/churn.py: a transition is somewhere in memory, and the answers behind it are somewhere
+// else. So the transition of an element some way ahead is on its way while this one is looked at, if the state of its parent is known.
+void Lazy::expect(const Document& document, size_t element, size_t done) const {
+    if (element >= document.elements() || document.parent[element] >= done) return;
+    const uint32_t name = document.name[element], state = state_of_[document.parent[element]];
+    if (state >= states_.size() || name >= element_symbols_.size()) return;       // below what was skipped it is that of another document
+    const State& above = states_[state];
+    if (element_symbols_[name] < above.width) __builtin_prefetch(above.row + element_symbols_[name]);
+}
+
 // Returns the first element that was not processed: past the last one, unless the cache is full.
 size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names,
                         AnswerBits& out) {
     size_t count = document.elements();
     if (state_of_.size() < count) state_of_.resize(count + count / 2);
+    reached_.clear();
     visit(start_);
     bool attributes = machine_->has_attributes(), texts = text_symbol_ != none;
     for (size_t i = 0; i < count; ++i) {
+        expect(document, i + expected_ahead, i);
         // No stack: the state of the parent is looked up by its number, so skipping a subtree needs no popping.
         uint32_t state = i ? state_of_[document.parent[i]] : start_;
         uint32_t symbol = element_symbol(document.name[i], names);
@@ -220,14 +233,14 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
         uint64_t transition = entry(state, symbol);
         const bool is_childless = document.size[i] == 1 && !attributes && !texts;
         if (is_childless) {
-            if (!transition && !(transition = miss_childless(state, symbol))) return i;
+            if (!transition && !(transition = miss_childless(state, symbol))) return accept_reached(out), i;
         } else if (!transition || transition >> 32 == deferred) {
-            if (!(transition = miss(state, symbol))) return i;
+            if (!(transition = miss(state, symbol))) return accept_reached(out), i;
         }
         uint32_t target = static_cast<uint32_t>(transition >> 32);
         state_of_[i] = target;
         if (auto set = static_cast<uint32_t>(transition); !visitor_)
-            accept(set, out);
+            reach(set);
         else if (set)
             visitor_->visit(static_cast<uint32_t>(i), pool_->view(set));
         if (is_childless) continue;
@@ -241,16 +254,31 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
                 uint32_t attribute = attribute_symbol(document.attribute_name[a], names);
                 if (attribute == none) continue;
                 transition = entry(target, attribute);
-                if (!transition && !(transition = miss(target, attribute))) return i;
-                accept(static_cast<uint32_t>(transition), out);
+                if (!transition && !(transition = miss(target, attribute))) return accept_reached(out), i;
+                reach(static_cast<uint32_t>(transition));
             }
         if (texts && has_text[i]) {
             transition = entry(target, text_symbol_);
-            if (!transition && !(transition = miss(target, text_symbol_))) return i;
-            accept(static_cast<uint32_t>(transition), out);
+            if (!transition && !(transition = miss(target, text_symbol_))) return accept_reached(out), i;
+            reach(static_cast<uint32_t>(transition));
         }
     }
+    accept_reached(out);
     return count;
+}
+
+// Adds the sets that were reached to what is found. PERF: as above. A set is far from the one before, and its words are far from it.
+void Lazy::accept_reached(AnswerBits& out) {
+    constexpr size_t ahead = 8;
+    size_t fresh = 0;
+    for (size_t i = 0; i < reached_.size(); ++i) {
+        if (i + ahead < reached_.size()) pool_->expect(reached_[i + ahead]);
+        if (!pool_->first_visit(reached_[i], document_)) continue;
+        pool_->expect_words(reached_[i]);
+        reached_[fresh++] = reached_[i];
+    }
+    for (size_t i = 0; i < fresh; ++i) out.add(pool_->view(reached_[i]));
+    reached_.clear();
 }
 
 // Computes the frame of an element from the frame above it. Used where the cache is full or off.

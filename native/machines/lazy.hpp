@@ -68,6 +68,12 @@ public:
         sets_[set].document = document;
         return true;
     }
+    // What is asked for soon.
+    void expect(uint32_t set) const { __builtin_prefetch(&sets_[set], 1); }
+    void expect_words(uint32_t set) const {
+        __builtin_prefetch(sets_[set].index);
+        __builtin_prefetch(sets_[set].mask);
+    }
     uint64_t bytes() const;
 
 private:
@@ -170,6 +176,12 @@ private:
     void accept(uint32_t set, AnswerBits& out) {
         if (set && pool_->first_visit(set, document_)) out.add(pool_->view(set));
     }
+    // The same, together with all others that a document has reached.
+    void reach(uint32_t set) {
+        if (set) reached_.push_back(set);
+    }
+    void accept_reached(AnswerBits& out);
+    void expect(const Document& document, size_t element, size_t done) const;
     size_t run_cached(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AnswerBits& out);
     void run_plain(const Document& document, size_t begin, const std::vector<uint8_t>& has_text, NameResolver& names,
                    AnswerBits& out);
@@ -199,6 +211,7 @@ private:
     uint32_t plain_left_ = 0, plain_length_ = 0;
 
     std::vector<uint32_t> state_of_;        // by element
+    std::vector<uint32_t> reached_;         // sets of answers, with repetitions
     std::vector<Frame> frames_;
     uint64_t frame_serial_ = 0;
     Words fresh_, accept_, descend_, united_;

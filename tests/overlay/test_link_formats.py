@@ -11,6 +11,7 @@ from support.peer_network import PeerNetwork
 
 from treecast.document import Document, read
 from treecast.errors import PeerError
+from treecast.index import Index
 from treecast.overlay.broker import BrokerSettings
 from treecast.overlay.broker.tail import Published
 from treecast.overlay.messages import Document as PublishedDocument
@@ -29,6 +30,7 @@ from treecast.overlay.onyx.network_messages import (
     LinkDictionary,
     Parcel,
 )
+from treecast.overlay.onyx.publication import Publication
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.packets import packet_of
@@ -160,18 +162,43 @@ def test_a_document_is_read_once_and_leaves_as_it_came(monkeypatch: pytest.Monke
     chain.subscribe("b", "q")
     chain.subscribe("c", "r")
     encoded: list[int] = []
-    encode = Codec.encode_many
+    publish = Index.render_published
 
-    def counting(codec: Codec, documents: list[Document]) -> list[bytes]:
-        encoded.append(len(documents))
-        return encode(codec, documents)
+    def counting(index: Index, texts: list[bytes], *more: Any) -> Any:
+        encoded.append(len(texts))
+        return publish(index, texts, *more)
 
-    monkeypatch.setattr(Codec, "encode_many", counting)
+    monkeypatch.setattr(Index, "render_published", counting)
+    monkeypatch.setattr(Codec, "encode_many", None)
     bodies = chain.publish(4)
     assert encoded == [4], "by the root; the others pass on what came"
     assert chain.got("b") == chain.got("c") == bodies
     (first,), (second,) = chain.messages(Forward, "b"), chain.messages(Forward, "c")
     assert all(one is other for one, other in zip(first.documents, second.documents, strict=True))
+
+
+@pytest.mark.parametrize("format", ["text", "binary-zlib"])
+def test_links_that_need_more_are_served_as_before(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Index, "render_published", None)
+    chain = Chain(a=wishing(format))
+    chain.subscribe("b", "q")
+    assert chain.publish(3) == chain.got("b")
+
+
+def test_what_was_prepared_for_other_links_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = Chain()
+    chain.subscribe("b", "q")
+    begin = Publication.begin
+
+    def stale(*given: object) -> object:
+        made = begin(*given)  # type: ignore[arg-type]
+        assert made is not None
+        made[1].links = ["another"]
+        return made
+
+    monkeypatch.setattr(Publication, "begin", stale)
+    assert chain.publish(3) == chain.got("b")
+    assert chain.formats("b") == ["binary"] * 3
 
 
 def test_matching_and_rendering_take_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:

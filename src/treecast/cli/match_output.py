@@ -26,7 +26,7 @@ from treecast.names import text_of
 
 TEXT_BYTES_MAX = 1 << 30  # of one column; 32-bit offsets end at twice as much
 ROW_GROUP_ROWS = 1 << 19
-PIECE_BYTES = 4 << 20  # of text, written at once
+PIECE_BYTES = 128 << 10  # of text, written at once: so few that the system copies them out of the caches of a core
 
 TSV_SPECIAL = "[\t\n\r\\\\]"
 TSV_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}

@@ -483,10 +483,14 @@ class Index:
         limits = self._render_limits()
         return rendering.render_columns(self._native, documents, report=report, limits=limits, texts=texts)
 
+    def render_published(self, texts: Sequence[bytes], table: Index, links: rendering.Links) -> rendering.Publication:
+        """The same for documents that go on from here: see `rendering.render_published`."""
+        limits = self._limits.native(), self._render_limits()
+        return rendering.render_published(self._native, texts, *limits, table._native, links)
+
     def render_forms(self, codec: FormCodec, bodies: Sequence[bytes]) -> _native.DeliveryBatch:
         """The same for documents as they came on a link: see `rendering.render_forms`."""
-        own, limits = self._limits.native(), self._render_limits()
-        return rendering.render_forms(self._native, codec, bodies, form_limits=own, limits=limits)
+        return rendering.render_forms(self._native, codec, bodies, self._limits.native(), self._render_limits())
 
     def _render_limits(self) -> _native.RenderLimits:
         return rendering.native_limits(self._delivery_limits)

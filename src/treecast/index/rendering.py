@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from treecast import _native
 from treecast.document import AnyDocument, Document
@@ -130,7 +130,6 @@ def render_forms(
     index: _native.Index,
     codec: FormCodec,
     bodies: Sequence[bytes],
-    *,
     form_limits: _native.Limits,
     limits: _native.RenderLimits,
 ) -> _native.DeliveryBatch:
@@ -140,6 +139,36 @@ def render_forms(
     matched = _native.Texts.matched
     return _native.render_forms(
         index, forms, codec.is_text, dictionary, form_limits, BATCH_PAYLOAD_BYTES_MAX, limits, matched
+    )
+
+
+class Links(NamedTuple):
+    """Where documents go on to: the form of the links, without compression, and who gets which, as of `Index.route`."""
+
+    codec: FormCodec
+    targets: _native.Targets
+    enough: int
+    found: int
+
+
+Publication = tuple[_native.DeliveryBatch, list[bytes], list[int]]
+"""Deliveries; and by document its form and its targets, which mean nothing where one is rejected."""
+
+
+def render_published(
+    index: _native.Index,
+    texts: Sequence[bytes],
+    text_limits: _native.Limits,
+    limits: _native.RenderLimits,
+    table: _native.Index,
+    links: Links,
+) -> Publication:
+    """As `render_columns`, with the texts of all; besides, each document is written for links, and routed by the index
+    `table`. It is read once."""
+    _, dictionary = links.codec.plain(())
+    return _native.render_published(
+        *(index, texts, text_limits, BATCH_PAYLOAD_BYTES_MAX, limits, dictionary),
+        *(table, links.targets, links.enough, links.found),
     )
 
 

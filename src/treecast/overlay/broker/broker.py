@@ -21,7 +21,7 @@ from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
 from treecast.overlay.broker.inspection import inspect
-from treecast.overlay.broker.intake import Incoming, InForm, Intake, Resolve, unresolved
+from treecast.overlay.broker.intake import Incoming, InForm, Intake, Prepare, Resolve, unresolved
 from treecast.overlay.broker.moving import Undelivered, forget_letters, take_in, undelivered
 from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
@@ -352,9 +352,11 @@ class Broker:
         """Whether it does that."""
         return self._intake.reads_forms
 
-    def keep_documents(self) -> None:
-        """From now on `Turn.published` has documents that were read: they are wanted elsewhere in the same turn."""
+    def keep_documents(self, prepare: Prepare) -> None:
+        """From now on `Turn.published` has documents that were read, or what `prepare` says: they are wanted elsewhere
+        in the same turn."""
         self._intake.keeps_documents = True
+        self._intake.prepare = prepare
 
     def register_source(self, command: RegisterSource, turn: Turn) -> None:
         """The registry of the network has chosen this broker as the root of a source."""

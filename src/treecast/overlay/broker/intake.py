@@ -28,7 +28,7 @@ from treecast.overlay.broker.rows import DOCUMENTS, RECENT, EarlyRow, RecentRow,
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.tail import Published, Refused
-from treecast.overlay.broker.turn import Turn
+from treecast.overlay.broker.turn import Prepared, Turn
 from treecast.overlay.messages import Publish, Refusal
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import AppendMany, DeleteBefore, PutMany
@@ -78,6 +78,10 @@ class Change(Protocol):
 
 Resolve = Callable[[str], Change | None]
 
+Prepare = Callable[[Index, list[bytes]], tuple[_native.DeliveryBatch, object] | None]
+"""Renders documents that are published, in place of the index, and finds what else is needed of them in the same turn.
+None: it does not."""
+
 
 def unresolved(mark: str) -> Change | None:
     return None
@@ -105,6 +109,7 @@ class Intake:
         self.refused = self.duplicates = 0
         self.keeps_documents = False
         """What is published is read into a Document, for whoever needs it in the same turn (`Turn.published`)."""
+        self.prepare: Prepare | None = None
         self._recent = RecentIds(settings.duplicates_max)
         """By source and publisher's id."""
 
@@ -199,11 +204,7 @@ class Intake:
         """Match and store as many of these documents as fit into one part; returns how many that were."""
         some = [command.documents[place] for place in places]
         bodies = [one.body for one in some]
-        contents: list[AnyDocument] = list(bodies)
-        if self.keeps_documents:
-            read = read_many(bodies, limits=self._index.limits)
-            contents = [one if isinstance(one, ReadDocument) else body for one, body in zip(read, bodies, strict=True)]
-        batch = self._index.render_columns(contents, report=True, texts=_native.Texts.all)
+        batch, contents = self._render(bodies)
         count = batch.documents
         accepted = self._judge(batch, validator, bodies, places, refusals)
         columns = DocumentColumns(
@@ -221,6 +222,18 @@ class Intake:
         if any(ids):
             self._remember(source, ids, stored, turn)
         return count
+
+    def _render(self, bodies: list[bytes]) -> tuple[_native.DeliveryBatch, list[AnyDocument | Prepared]]:
+        """The deliveries of as many as fit, and what is needed of them later in the turn."""
+        made = self.prepare(self._index, bodies) if self.prepare is not None else None
+        if made is not None:
+            batch, publication = made
+            return batch, [Prepared(publication, place) for place in range(batch.documents)]
+        documents: list[AnyDocument] = list(bodies)
+        if self.keeps_documents:
+            read = read_many(bodies, limits=self._index.limits)
+            documents = [one if isinstance(one, ReadDocument) else body for one, body in zip(read, bodies, strict=True)]
+        return self._index.render_columns(documents, report=True, texts=_native.Texts.all), list(documents)
 
     def _judge(
         self,

@@ -5,12 +5,22 @@ It also says what happened, to whoever extends the broker and finishes the turn:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from treecast.document import AnyDocument
 from treecast.overlay.broker.rows import Row, SubscriptionRow, encode
 from treecast.overlay.peer import Effect, Send
 from treecast.overlay.storage import Change, Delete, Put
+
+
+class Prepared(NamedTuple):
+    """A document of which somebody who extends the broker has all that he needs: see `Intake.prepare`."""
+
+    publication: Any
+    place: int
+
+
+PublishedDocument = tuple[int, str, str, bytes, AnyDocument | Prepared]
 
 
 class Turn:
@@ -38,8 +48,9 @@ class Turn:
         """For whoever runs the broker, once the changes are durable."""
         self.urgent: list[Effect] = []
         """What depends on nothing that is stored, and waits for no disk."""
-        self.published: list[tuple[int, str, str, bytes, AnyDocument]] = []
-        """What was accepted from publishers: number, source, id, body; and the document, where somebody needs it."""
+        self.published: list[PublishedDocument] = []
+        """What was accepted from publishers: number, source, id, body; and the document, where somebody needs it, or
+        what was prepared of it."""
         self.changed_subscriptions: list[tuple[SubscriptionRow | None, SubscriptionRow | None]] = []
         """As they were, and as they are; None: not at all."""
 

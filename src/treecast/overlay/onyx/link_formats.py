@@ -270,6 +270,11 @@ class LinkFormats:
         self.dictionary = dictionary
         return True
 
+    @property
+    def is_learning(self) -> bool:
+        """Another dictionary is to come."""
+        return self._due > 0
+
     def learn(self, arrivals: Sequence[Arrival], root_life: int) -> bool:
         """At a root: look at documents that are passed on. True: there is a new dictionary."""
         if not self._due:

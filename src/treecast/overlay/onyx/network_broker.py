@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from treecast.document import Document
+from treecast import _native
 from treecast.errors import PeerError, TreecastError
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
@@ -39,7 +39,7 @@ from treecast.overlay.onyx.control_messages import ControlMessage
 from treecast.overlay.onyx.early_index import EarlyIndexes
 from treecast.overlay.onyx.early_plan import is_restructured
 from treecast.overlay.onyx.history import Histories
-from treecast.overlay.onyx.link_formats import TEXT, Arrival, Forms
+from treecast.overlay.onyx.link_formats import Arrival, Forms
 from treecast.overlay.onyx.link_rows import link_rows, network_stats
 from treecast.overlay.onyx.membership import CatalogChanged, Membership, MembershipSettings, MovesAsked, ViewAdopted
 from treecast.overlay.onyx.migration import Migration
@@ -64,6 +64,7 @@ from treecast.overlay.onyx.network_messages import (
 )
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
+from treecast.overlay.onyx.publication import Publication, pass_published
 from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.routing_protocol import Routing
 from treecast.overlay.onyx.settings import NetworkSettings
@@ -134,7 +135,7 @@ class NetworkBroker:
         self._local: deque[tuple[str, int, int, Sequence[Arrival]]] = deque()
         """What was passed on, and is still to be served here: root, after, upto, documents."""
         self._local_bytes = 0
-        broker.keep_documents()
+        broker.keep_documents(self._publish)
         broker.retention.needed_by_others = lambda: self._histories.needed_from(self.now_ms)
         self.wants = self.wants_class(
             broker, routing, network, self.trees, self.positions.number, lambda: self.epoch > 0
@@ -311,19 +312,15 @@ class NetworkBroker:
                 except TreecastError:
                     self.refused_sources += 1  # too many, or its DTD is beyond the limits of this broker
 
+    def _publish(self, index: Index, texts: list[bytes]) -> tuple[_native.DeliveryBatch, object] | None:
+        tree = self.trees.get(self.name)
+        return Publication.begin(tree, index, texts) if tree is not None else None
+
     def _pass_published(self, turn: Turn) -> None:
         """What was published here goes down the tree, once it is durable."""
         tree = self.trees.get(self.name)
-        if tree is None or not turn.published:
-            return
-        arrivals = [
-            Arrival(
-                Parcel(number, source, id, turn.now_ms, TEXT, body),
-                document if isinstance(document, Document) else None,
-            )
-            for number, source, id, body, document in turn.published
-        ]
-        tree.pass_on(tree.passed, arrivals[-1].number, arrivals)
+        if tree is not None and turn.published:
+            pass_published(tree, turn)
 
     # --- messages of brokers -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol
 
+from treecast import _native
 from treecast.document import AnyDocument, Document
+from treecast.index import Index
 from treecast.wire import Codec
 
 LOCAL = ""
@@ -47,6 +49,9 @@ class RoutingTable(Protocol):
     def route_forms(
         self, codec: Codec, bodies: Sequence[bytes], enough: Collection[str], needed: Collection[str]
     ) -> tuple[list[tuple[str, ...]], Sequence[Document | None]] | None: ...
+    def publish(
+        self, index: Index, codec: Codec, texts: Sequence[bytes], enough: Collection[str]
+    ) -> tuple[_native.DeliveryBatch, list[bytes], list[tuple[str, ...]]] | None: ...
 
 
 class Own(Protocol):

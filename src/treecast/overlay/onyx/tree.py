@@ -452,14 +452,19 @@ class Tree:
             raise unreadable(error) from None
         if answer is None:
             return None
+        return Forms(self.offer(after, upto, forms.parcels, answer[0], links), forms.codec, self.formats)
+
+    def offer(
+        self, after: int, upto: int, parcels: list[Parcel], targets_of: list[tuple[str, ...]], links: list[str]
+    ) -> list[Parcel]:
+        """Documents (after, upto], routed: to these links. Returns those for the broker's own subscriptions."""
         self.passed = max(self.passed, upto)
-        targets_of, now_ms = answer[0], self._place.now_ms
         common = targets_of[0] if len(set(targets_of)) == 1 else None
         for link in links:
-            child, parcels = self.children[link], _chosen(link, forms.parcels, targets_of, common)
-            child.link.offer(after, upto, parcels, now_ms)
+            child = self.children[link]
+            child.link.offer(after, upto, _chosen(link, parcels, targets_of, common), self._place.now_ms)
             self._flush(link, child)
-        return Forms(_chosen(LOCAL, forms.parcels, targets_of, common), forms.codec, self.formats)
+        return _chosen(LOCAL, parcels, targets_of, common)
 
     def _choose(self, arrivals: list[Arrival], links: list[str]) -> dict[str, list[Arrival]]:
         """By target, the documents that concern it: for all of `links`; for others, perhaps too many."""
@@ -512,6 +517,11 @@ class Tree:
         return Forward(self.root, self.store, place.epoch, place.life, version, after, upto, parcels)
 
     # --- dictionaries -------------------------------------------------------------------------------------------------
+
+    def is_learning(self) -> bool:
+        """A dictionary is to be made of what passes."""
+        uses = any(self.formats.uses_dictionary(child.formats) for child in self.children.values())
+        return uses and self.formats.is_learning
 
     def _learn(self, arrivals: list[Arrival]) -> None:
         """At the root: what its documents have in common, if somebody is to be sent documents with a dictionary."""

@@ -15,41 +15,63 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from treecast.document import AnyDocument
+from treecast.document import AnyDocument, Document
 from treecast.index import Index
+from treecast.index.rendering import FormCodec
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing.routing_query import Conjunction, write_query
+
+
+class Later:
+    """A document in the form of a link, to be read if somebody looks at it."""
+
+    __slots__ = ("_body", "_codec")
+
+    def __init__(self, codec: FormCodec, body: bytes) -> None:
+        self._codec = codec
+        self._body = body
+
+    def __call__(self) -> AnyDocument:
+        (document,) = self._codec.decode_many([self._body])
+        return document if isinstance(document, Document) else b""
 
 
 class Sample:
     """Up to `documents_max` documents of any number."""
 
     def __init__(self, documents_max: int, *, seed: int | None = None) -> None:
-        self.documents: list[AnyDocument] = []
+        self._documents: list[AnyDocument | Later] = []
         self._documents_max = documents_max
         self._seed = seed
         self._stride = 1
         self._wait = 0  # documents to pass over
 
     def __len__(self) -> int:
-        return len(self.documents)
+        return len(self._documents)
+
+    @property
+    def documents(self) -> list[AnyDocument]:
+        """They are read now, if nobody has looked at them before: most samples are never used."""
+        documents = [one() if isinstance(one, Later) else one for one in self._documents]
+        self._documents = list(documents)
+        return documents
 
     @property
     def is_ready(self) -> bool:
         """Whether it says much about what may come."""
-        return 2 * len(self.documents) >= self._documents_max
+        return 2 * len(self._documents) >= self._documents_max
 
-    def learn(self, documents: Sequence[AnyDocument]) -> None:
-        """Take note of documents that went by."""
+    def learn(self, documents: Sequence[AnyDocument | Later]) -> None:
+        """Take note of documents that went by; some may be read later."""
         place = self._wait
         while place < len(documents):
-            if len(self.documents) == self._documents_max:
-                self.documents = self.documents[::2]
+            if len(self._documents) == self._documents_max:
+                self._documents = self._documents[::2]
                 # The next that a sample of twice the stride has.
                 place += self._stride * (self._documents_max % 2)
                 self._stride *= 2
                 continue
-            self.documents.append(documents[place])
+            self._documents.append(documents[place])
             place += self._stride
         self._wait = place - len(documents)
 
@@ -59,7 +81,7 @@ class Sample:
         index = Index(seed=self._seed)
         index.add_many([Subscription(str(place), *write_query(row)) for place, row in enumerate(rows)])
         bits = [0] * len(rows)
-        if self.documents and rows:
+        if self._documents and rows:
             numbers = index.match_part(self.documents, report=True, matches_max=1 << 40).matches.to_pylist()
             for document, matched in enumerate(numbers):
                 for place in matched:
@@ -70,7 +92,7 @@ class Sample:
         """The documents that match any of the conjunctions."""
         index = Index(seed=self._seed)
         index.add_many([Subscription(str(place), *write_query(row)) for place, row in enumerate(conjunctions)])
-        if not self.documents or not conjunctions:
+        if not self._documents or not conjunctions:
             return 0
         lengths = index.match_part(self.documents, report=True, matches_max=1 << 40).matches.value_lengths()
         return sum(1 << place for place, length in enumerate(lengths.to_pylist()) if length)

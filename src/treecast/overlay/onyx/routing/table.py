@@ -33,7 +33,7 @@ from treecast import _native
 from treecast.document import AnyDocument, Document, EntityTexts, Limits
 from treecast.errors import DocumentError, PeerError, QueryError
 from treecast.index import Index
-from treecast.index.rendering import FormCodec
+from treecast.index.rendering import FormCodec, Links
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing.routing_query import (
     HASH_BYTES,
@@ -47,7 +47,7 @@ from treecast.overlay.onyx.routing.routing_query import (
     without_holes,
     write_query,
 )
-from treecast.overlay.onyx.routing.sample import Sample
+from treecast.overlay.onyx.routing.sample import Later, Sample
 from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.summary import Summary
 from treecast.overlay.onyx.routing.value_sets import places_of
@@ -307,6 +307,25 @@ class RoutingTable:
             self.unread += 1
         return found, documents
 
+    def publish(
+        self, index: Index, codec: FormCodec, texts: Sequence[bytes], enough: Collection[str]
+    ) -> tuple[_native.DeliveryBatch, list[bytes], list[tuple[str, ...]]] | None:
+        """Documents that are published here, each of them read once: the deliveries of `index`, and by document its
+        form for `codec` and its targets, as of `route`; neither means anything for one that is rejected. None: not with
+        so many targets. The caller sees to `learn`."""
+        if not self._has_bits():
+            return None
+        self._index_own()
+        everything = self._wanting.get(TRUE, {})
+        everyone, known, stop = self.targets, 0, 0
+        for target, bit in self._bits.items():
+            known |= bit if target in everything else 0
+            stop |= bit if target in enough else 0
+        batch, forms, masks = index.render_published(texts, self._index, Links(codec, self._masks, stop, known))
+        if not stop:
+            return batch, forms, [tuple(target for target in everyone if target not in enough)] * len(forms)
+        return batch, forms, [everyone if mask & stop == stop else self._of_bits(mask) for mask in masks]
+
     # --- by bits ------------------------------------------------------------------------------------------------------
 
     def _has_bits(self) -> bool:
@@ -423,8 +442,8 @@ class RoutingTable:
             del self._conjunctions[number]
 
 
-class _Forms(Sequence[AnyDocument]):
-    """Documents in the form of a link, read when somebody looks at one: a sample looks at few."""
+class _Forms(Sequence[Later]):
+    """Documents in the form of a link: a sample takes few of them, and seldom looks at those."""
 
     def __init__(self, codec: FormCodec, bodies: Sequence[bytes]) -> None:
         self._codec = codec
@@ -434,8 +453,7 @@ class _Forms(Sequence[AnyDocument]):
         return len(self._bodies)
 
     def __getitem__(self, place: Any) -> Any:
-        (document,) = self._codec.decode_many([self._bodies[place]])
-        return document if isinstance(document, Document) else b""
+        return Later(self._codec, self._bodies[place])
 
 
 def _counted(
