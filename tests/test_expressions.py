@@ -99,6 +99,15 @@ def test_canonical_texts_mean_the_same(drawn: tuple[list[Query], list[bytes]]) -
     compare(written, documents, [Setting(), Setting("one by one", "match")])
 
 
+@pytest.mark.parametrize(
+    "text", ["//.//a[last()]/..", "//descendant-or-self::node()//b[1]/..", "/descendant-or-self::node()//.."]
+)
+def test_canonical_texts_have_no_three_slashes(text: str) -> None:
+    query = treecast.parse(text)
+    assert treecast.parse(str(query)) == query
+    compare([replace(plain(text), text=str(query))], [b"<a><a/><b/><b><a/></b></a>"], [Setting()])
+
+
 def test_explanations_say_whether_it_matches(drawn: tuple[list[Query], list[bytes]]) -> None:
     queries, documents = drawn
     for document in documents[:3]:
@@ -245,3 +254,9 @@ def test_arithmetic_and_texts_at_the_edges(expression: str) -> None:
     index.add("q", expression)
     assert index.match(b"<a/>") == ["q"]
     assert lxml_matches([plain(expression)], b"<a/>") == ({0} if "1e3" not in expression else set())
+
+
+@pytest.mark.parametrize("query", ["//@x[not((*)/c)]", "//@x[not(*/following-sibling::c)]", "//text()[not(b/..)]"])
+def test_explanations_know_that_nothing_lies_below_an_attribute(query: str) -> None:
+    """What the term requires is a path below it, which an explanation looks at."""
+    assert explain(b'<b y="1" x="en">t</b>', query).matched

@@ -1,4 +1,4 @@
-"""Write `native/regex/character_kinds_table.cpp`: the general categories of Unicode and the pairs of letters that differ in case.
+"""Write `native/regex/character_kinds_table.cpp`: categories of Unicode, and letters that differ in case alone.
 
     .venv/bin/python tools/make_character_kinds.py > native/regex/character_kinds_table.cpp
 

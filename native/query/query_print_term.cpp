@@ -104,11 +104,14 @@ void QueryPrinter::term_path(const Term& path) {
         out_ += '.';                                // a slash in a predicate after $msg
     }
     term_predicates(path.predicates);
+    bool gap = false;                               // a slash waits for that of the next step; there is no third one
     query_.each_term_step(path.steps, [&](uint32_t, const TermStep& step) {
-        if (is_plain(step, TermAxis::descendant_or_self) && slash && step.next != no_term) {
-            out_ += '/';                            // and the slash of the next step
+        if (is_plain(step, TermAxis::descendant_or_self) && slash && !gap && step.next != no_term) {
+            out_ += '/';
+            gap = true;
             return;
         }
+        gap = false;
         if (slash) out_ += '/';
         slash = true;
         term_step(step);
