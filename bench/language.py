@@ -18,21 +18,51 @@ from treecast import Index
 COUNT, ITEMS, DOCUMENTS = 100_000, 40, 50
 RATIO_MAX, MICROSECONDS_MAX = 0.5, 1.0
 
+# In the order of how much people write them.
 RARE = (
     "//item[count(sub) > {number}]",
+    "count(//sub) > {number}",
     '//sub[ancestor::item/@code = "{word}"]',
     '//item[preceding-sibling::item/@code = "{word}"]',
     '//item[normalize-space(name) = "{word}"]',
+    '//name[normalize-space() = "{word}"]',
+    '//name[contains(normalize-space(.), "{word}x")]',
     '//item[following-sibling::item/@code = "{word}"]',
     '//sub[../@code = "{word}"]',
     '//sub/parent::item[@code = "{word}"]',
-    '//item[string(@code) = "{word}"]',
-    '(//item[@code = "{word}"])[1]',
+    '//item[@code = "{word}"]/node()',
     '//item[concat(@code, "-", @lang) = "{word}-en"]',
+    '(//item[@code = "{word}"])[1]',
+    '(//item)[1]/@code = "{word}"',
+    '//item[string(@code) = "{word}"]',
+    '//item[string() = "{word}"]',
+    '//item[@code = ../item/name and @code = "{word}"]',
+    '//item[processing-instruction("{word}")]',
+    "//name[string-length() > {number}]",
+    "//item[string-length(@code) = {number}]",
+    '//*[name() = "{word}"]',
+    '//*[starts-with(name(), "{word}")]',
+    '//item[substring(@code, 1, 6) = "{word}"]',
+    '//item[substring-before(@code, "-") = "{word}"]',
+    '//item[substring-after(@code, "-") = "{word}"]',
+    '//item[local-name(*) = "{word}"]',
+    "//item[@n * 2 = {number}0001]",
+    '//*[namespace-uri() = "{word}"]',
+    '//item[comment() = "{word}"]',
+    '//item[@code = "{word}" and true()]',
+    '//item[boolean(@code = "{word}")]',
+    '//item[translate(@code, "W", "w") = "{word}"]',
 )
 EVALUATED = (
     "sum(//item/@n) mod {number} = 1000000",
     "string-length(/feed) * {number} = 1",
+    "count(//sub) mod {number} = 1000000",
+    '//item[concat(name, @lang, "{word}") = "x"]',
+    "//item[@n + {number} = 1]",
+    "//item[position() * {number} = 1]",
+    "//item[preceding-sibling::item/@n = @n + {number}000]",
+    "//item[ancestor::feed/@n + {number} = @n]",
+    "//item[string-length(name) * {number} = 1]",
 )
 
 

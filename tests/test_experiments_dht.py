@@ -130,15 +130,15 @@ def test_load_shedding_is_what_peers_do(workload: tuple[list[str], list[bytes]],
     assert sum(replay.visits for replay in replays) <= taken["expansions"] <= messages
     if method == "iterative":
         assert messages == sum(replay.visits for replay in replays)
-    load = spread(machine, [state for state, key in enumerate(keys) if key in shared], copies).by_peer(ring)
+    load = place_amounts(machine, [state for state, key in enumerate(keys) if key in shared], copies).by_peer(ring)
     seen = [net.peer(name).counts["expansions"] - count for name, count in zip(net.names, expanded, strict=True)]
     # Chance chooses the copies: what peers get is near what is computed, and far from what owners would get alone.
     alone = RingAmounts(state_places(machine), machine.visited()).by_peer(ring)
     assert apart(seen, load) < 0.12 < apart(seen, alone)
 
 
-def spread(machine: PathMachine, shared: list[int], copies: int) -> RingAmounts:
-    return dht_load.spread(machine, shared, copies, machine.visited(), state_places(machine))
+def place_amounts(machine: PathMachine, shared: list[int], copies: int) -> RingAmounts:
+    return dht_load.place_amounts(machine, shared, copies, machine.visited(), state_places(machine))
 
 
 def apart(one: Sequence[float], other: Sequence[float]) -> float:

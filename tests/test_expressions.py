@@ -100,9 +100,20 @@ def test_canonical_texts_mean_the_same(drawn: tuple[list[Query], list[bytes]]) -
 
 
 @pytest.mark.parametrize(
-    "text", ["//.//a[last()]/..", "//descendant-or-self::node()//b[1]/..", "/descendant-or-self::node()//.."]
+    "text",
+    [
+        "//.//a[last()]/..",
+        "//descendant-or-self::node()//b[1]/..",
+        "/descendant-or-self::node()//..",
+        "(/) and //a",
+        "//a[(/) or b]",
+        "(/) mod 2 = 1",
+        "count((/) | //a) = 2",
+        "//a[not(/)]",
+        "(/) = 'x'",
+    ],
 )
-def test_canonical_texts_have_no_three_slashes(text: str) -> None:
+def test_canonical_texts_are_read_as_they_are_meant(text: str) -> None:
     query = treecast.parse(text)
     assert treecast.parse(str(query)) == query
     compare([replace(plain(text), text=str(query))], [b"<a><a/><b/><b><a/></b></a>"], [Setting()])

@@ -33,61 +33,61 @@ SETTINGS = FirewallSettings(
 def test_failures_in_a_row_bring_it_down() -> None:
     health = Health(SETTINGS, is_checked=False)
     for _ in range(5):
-        health.failed(0)
-        health.succeeded()
+        health.note_failure(0)
+        health.note_success()
     assert health.state == "up"
-    health.failed(10)
-    health.failed(10)
+    health.note_failure(10)
+    health.note_failure(10)
     assert health.state == "down" and not health.is_usable(109) and health.is_usable(110)
 
 
 def test_one_document_is_tried_after_a_rest_and_rests_grow() -> None:
     health = Health(SETTINGS, is_checked=False)
     now, rests = 0, []
-    health.failed(now)
-    health.failed(now)
+    health.note_failure(now)
+    health.note_failure(now)
     for _ in range(4):
         rest = next(ms for ms in range(1_000) if health.is_usable(now + ms))
         rests.append(rest)
         now += rest
         health.begin()
         assert health.state == "trying" and not health.is_usable(now)  # one at a time
-        health.failed(now)
+        health.note_failure(now)
     assert rests == [100, 200, 300, 300]
     health.begin()
-    health.abandoned(now)
+    health.note_abandonment(now)
     assert health.state == "down" and health.is_usable(now)
     health.begin()
-    health.succeeded()
+    health.note_success()
     assert health.state == "up"
-    health.failed(now)
-    health.failed(now)
+    health.note_failure(now)
+    health.note_failure(now)
     assert health.is_usable(now + 100)  # the first rest again
 
 
 def test_what_was_sent_before_it_went_down_does_not_bring_it_up() -> None:
     health = Health(SETTINGS, is_checked=False)
-    health.failed(0)
-    health.failed(0)
-    health.succeeded()
+    health.note_failure(0)
+    health.note_failure(0)
+    health.note_success()
     assert health.state == "down"
 
 
 def test_only_its_check_brings_a_checked_one_up() -> None:
     health = Health(SETTINGS, is_checked=True)
-    health.checked(True, 0)
-    health.failed(0)
-    health.failed(0)
+    health.note_check(True, 0)
+    health.note_failure(0)
+    health.note_failure(0)
     assert health.state == "down" and not health.is_usable(10_000)
-    health.checked(True, 0)
-    health.checked(False, 0)
-    health.checked(True, 0)
+    health.note_check(True, 0)
+    health.note_check(False, 0)
+    health.note_check(True, 0)
     assert health.state == "down"
-    health.checked(True, 0)
+    health.note_check(True, 0)
     assert health.state == "up"
-    health.checked(False, 0)
+    health.note_check(False, 0)
     assert health.state == "up"
-    health.checked(False, 0)
+    health.note_check(False, 0)
     assert health.state == "down"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from generators.link_sets import CONDITIONS, PATHS, STEPS, Broker, outcome, passed, run_rounds, wrong
+from generators.link_sets import CONDITIONS, PATHS, STEPS, Broker, outcome, pass_link, run_rounds, wrong
 from generators.paths_and_documents import Vocabulary, draw_query
 from support.sanitized import fewer
 
@@ -54,7 +54,7 @@ def test_the_paper_s_example_of_early_projection() -> None:
     """ONYX, section 3.3: only articles of the area SF travel; the wrapper, the root here, stays with its attributes."""
     link = behind(SF, "/batched-nitf/nitf[head/pubdata/@edition.area='SF']/body")
     assert early(link).text.startswith('keep /batched-nitf/nitf[head/pubdata/@edition.area="SF"')
-    projected = passed(link.early, NEWS)
+    projected = pass_link(link.early, NEWS)
     assert isinstance(projected, bytes)
     assert projected.startswith(b'<batched-nitf date="1"><nitf>')
     assert b"NY" not in projected
@@ -198,7 +198,7 @@ def test_the_paper_s_transformation_query_is_a_subscription_like_any_other() -> 
     </batched-nitf>"""
     link = behind(printed)
     assert early(link).text == 'keep /batched-nitf/nitf[head/pubdata/@edition.area="SF"]'
-    got = outcome(rest(link, "q1"), passed(link.early, NEWS))
+    got = outcome(rest(link, "q1"), pass_link(link.early, NEWS))
     assert got == outcome(Subscription("q1", printed), NEWS)
     assert isinstance(got, bytes)
     assert got.startswith(b"<batched-nitf><nitf>")
@@ -211,7 +211,7 @@ def test_the_paper_s_example_of_early_restructuring() -> None:
     assert early(link) == Early("drop //img | //comment; rename //table to list", {}, empty=True)
     assert [rest(link, key).query for key in ("q1", "q2", "q3")] == ["unwrap //font", "drop //b", "/*"]
     document = b"<r><img/><table><font>x</font><comment/></table><b/></r>"
-    arrived = passed(link.early, document)
+    arrived = pass_link(link.early, document)
     assert outcome(rest(link, "q1"), arrived) == b"<r><list>x</list><b/></r>"
     assert outcome(rest(link, "q2"), arrived) == b"<r><list><font>x</font></list></r>"
     assert outcome(rest(link, "q3"), arrived) == b"<r><list><font>x</font></list><b/></r>"

@@ -9,7 +9,7 @@ from support.placements import draw_population, drawn_paths
 
 from treecast import Index, Subscription, parse
 from treecast.placement import aggregate, exclusive_sets, name_sets, survey
-from treecast.placement.aggregate import Selectivity, generalisations, shortened
+from treecast.placement.aggregate import Selectivity, generalisations, shorten_paths
 
 pytestmark = pytest.mark.house
 
@@ -27,8 +27,8 @@ def test_generalisations_cover(path: str) -> None:
 
 def test_too_many_paths_are_shortened_to_prefixes_that_cover() -> None:
     paths = [f"/r/a{n % 7}/b{n}/c" for n in range(60)] + [f'/*/*[@href = "/a{n}/b[. = {n}]"]' for n in range(60)]
-    assert shortened(paths) == {path: path for path in paths}
-    cut = shortened(paths, 10)
+    assert shorten_paths(paths) == {path: path for path in paths}
+    cut = shorten_paths(paths, 10)
     assert len(set(cut.values())) <= 10
     assert all(parse(prefix).covers(parse(path)) for path, prefix in cut.items())
 

@@ -20,7 +20,7 @@ from oracles.iso_schematron import IsoSchematron, lxml_counts
 from treecast import QueryError
 from treecast.cli import main
 from treecast.inputs.schematron import Checker, Failure, parse_rules, read_rules
-from treecast.inputs.schematron.expression import parse_expression, written
+from treecast.inputs.schematron.expression import format_expression, parse_expression
 from treecast.inputs.subscriptions import read_subscriptions
 
 EXAMPLE = Path(__file__).parents[1] / "examples/schematron/invoice.sch"
@@ -211,11 +211,11 @@ def test_expressions_are_written_as_they_were_meant() -> None:
     """The parser of rules and its writer: operators, names that are operators elsewhere, and the root."""
     several = ("(/) div 2", "- (1 + 2) * 3", "div div div", "a[*] * *", "(a | b)[1]/c//d", "//@*[. = 1]", "a = (b = c)")
     for text in several:
-        once = written(parse_expression(text))
-        assert written(parse_expression(once)) == once
+        once = format_expression(parse_expression(text))
+        assert format_expression(parse_expression(once)) == once
         assert etree.XPath(text).path and etree.XPath(once)
-    assert written(parse_expression("(/) div 2")) == "(/) div 2"
-    assert written(parse_expression("a[ position( ) = 2 ] /b")) == "a[position() = 2]/b"
+    assert format_expression(parse_expression("(/) div 2")) == "(/) div 2"
+    assert format_expression(parse_expression("a[ position( ) = 2 ] /b")) == "a[position() = 2]/b"
 
 
 # --- from the command line --------------------------------------------------------------------------------------------

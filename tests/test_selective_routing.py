@@ -139,7 +139,7 @@ def test_merging_by_distance_and_ratio() -> None:
         for pon in pons:
             requests.want(id_of[pon])
         requests.merge(MergeSettings(distance, ratio))
-        return [outline.label(id)[0] for id in requests.asked()]
+        return [outline.label(id)[0] for id in requests.asked_roots()]
 
     # Siblings: d = 2, which must be below the threshold; merging 2 and 3 adds their parent, 1 of 18 elements.
     assert merged([2, 3], 2, 1.0) == [2, 3]

@@ -221,12 +221,12 @@ def test_what_an_update_does_not_mention_cannot_be_replaced(trial: Trial, parent
     """A member adds an entry for an element that has not changed, and says that it hangs elsewhere."""
     member = trial.members["desk"]
     first, second = member._fragments
-    (target,) = member._held[second].entry.children  # Bo's name; Ida's is what changes
+    (target,) = member._elements[second].entry.children  # Bo's name; Ida's is what changes
     above = {"true": second, "none": b"", "unknown": b"?" * 16, "itself": target, "another": first}[parent]
 
     def smuggle(manifest: Manifest, records: dict[bytes, bytes]) -> Manifest:
-        records[target] = member._held[target].record.replace(b"Bo", b"Al")
-        forged = msgspec.structs.replace(member._held[target].entry, parent=above)
+        records[target] = member._elements[target].record.replace(b"Bo", b"Al")
+        forged = msgspec.structs.replace(member._elements[target].entry, parent=above)
         return msgspec.structs.replace(manifest, entries=[*manifest.entries, forged])
 
     trial.publisher.publish(SECOND)
@@ -257,7 +257,7 @@ def test_groups_share_neither_tokens_nor_keys() -> None:
     """What one group has opens nothing of another, not even the same element, and does not tell that it is the same."""
     trial = Trial({"desk": (["//staff"], []), "pay": (["//staff"], [])})
     sent = trial.publish(FIRST)
-    held = {group: member._held for group, member in trial.members.items()}
+    held = {group: member._elements for group, member in trial.members.items()}
     assert not held["desk"].keys() & held["pay"].keys()
     for token, one in held["pay"].items():
         for box in decode_package(sent["desk"]).elements:
@@ -327,11 +327,13 @@ def test_revocation_takes_effect_with_the_next_update(trial: Trial) -> None:
     with pytest.raises(PeerError, match="TC492"):
         eve.admit(epoch, envelope)
     # No key that she has opens anything of it.
-    secrets = [eve._key, *eve._group_keys.values(), *(held.entry.key for held in eve._held.values())]
-    found = decode_package(package)
+    secrets = [eve._key, *eve._group_keys.values(), *(element.entry.key for element in eve._elements.values())]
+    content = decode_package(package)
     for key in secrets:
-        assert unseal(key, found.manifest, found.about()) is None
-        assert all(unseal(key, box, element_about("doc", held)) is None for box in found.elements for held in eve._held)
+        assert unseal(key, content.manifest, content.about()) is None
+        assert all(
+            unseal(key, box, element_about("doc", token)) is None for box in content.elements for token in eve._elements
+        )
 
 
 def test_a_group_that_loses_a_right_loses_the_elements(trial: Trial) -> None:
@@ -340,7 +342,7 @@ def test_a_group_that_loses_a_right_loses_the_elements(trial: Trial) -> None:
     member = trial.members["desk"]
     member.receive(trial.publisher.package("desk", since=1))
     assert member.fragments() == [b"<name>Ida</name>", b"<name>Bo</name>"]
-    assert not any(b"staff" in held.record for held in member._held.values())
+    assert not any(b"staff" in held.record for held in member._elements.values())
 
 
 def test_a_policy_that_cannot_be_evaluated_changes_nothing(trial: Trial) -> None:

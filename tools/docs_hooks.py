@@ -60,11 +60,11 @@ def python_page(names: list[str]) -> str:
 
 
 def verbs_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    found: dict[str, argparse.ArgumentParser] = {}
+    parser_by_verb: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found.update(action.choices)
-    return found
+            parser_by_verb.update(action.choices)
+    return parser_by_verb
 
 
 def cli_page(parser: argparse.ArgumentParser) -> str:

@@ -46,19 +46,19 @@ def ranges() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     extras = project["project"]["optional-dependencies"]
     groups = (project["build-system"]["requires"], project["project"]["dependencies"], *map(extras.get, EXTRAS))
-    return list(dict.fromkeys(wanted for group in groups for wanted in group))
+    return list(dict.fromkeys(requirement for group in groups for requirement in group))
 
 
-def resolve(wanted: list[str], constraints: str = "") -> Iterator[tuple[str, str, str]]:
+def resolve(requirements: list[str], constraints: str = "") -> Iterator[tuple[str, str, str]]:
     """Name, version and SHA-256 of what pip would install for these ranges."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.json")
         Path(directory, "constraints").write_text(constraints, "utf-8")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
         command += ["--constraint", str(Path(directory, "constraints"))]
-        subprocess.run([*command, "--report", str(report), *wanted], check=True)
-        found: dict[str, Any] = json.loads(report.read_text("utf-8"))
-    for one in found["install"]:
+        subprocess.run([*command, "--report", str(report), *requirements], check=True)
+        report_content: dict[str, Any] = json.loads(report.read_text("utf-8"))
+    for one in report_content["install"]:
         hashes = one["download_info"]["archive_info"]["hashes"]
         yield normal(one["metadata"]["name"]), one["metadata"]["version"], hashes["sha256"]
 
@@ -84,7 +84,7 @@ def said_by_pip(*arguments: str) -> str:
 
 def files_of(name: str, version: str) -> dict[str, str]:
     """Files of this version and their SHA-256, as the indexes list them."""
-    found: dict[str, str] = {}
+    digest_by_file: dict[str, str] = {}
     for index in indexes():
         page = f"{index.rstrip('/')}/{name}/" + ("index.html" if index.startswith("file:") else "")
         try:
@@ -96,8 +96,8 @@ def files_of(name: str, version: str) -> dict[str, str]:
             place, _, digest = link.partition("#sha256=")
             file = urllib.parse.unquote(place.rsplit("/", 1)[-1])
             if digest and version_of(file, name) == version:
-                found[file] = digest
-    return found
+                digest_by_file[file] = digest
+    return digest_by_file
 
 
 def version_of(file: str, name: str) -> str | None:
@@ -125,8 +125,8 @@ def fits(file: str) -> bool:
 
 def lines() -> Iterator[str]:
     """The lock, package by package."""
-    for name, version, chosen in sorted(resolve([*ranges(), *BUILD_REQUIRES])):
-        hashes = {digest for file, digest in files_of(name, version).items() if fits(file)} | {chosen}
+    for name, version, own_digest in sorted(resolve([*ranges(), *BUILD_REQUIRES])):
+        hashes = {digest for file, digest in files_of(name, version).items() if fits(file)} | {own_digest}
         yield " \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in sorted(hashes))])
 
 
@@ -138,16 +138,16 @@ def part(name: str) -> Iterator[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     extras = project["project"]["optional-dependencies"]
     if name == "build":
-        tools = [wanted for wanted in extras["dev"] if wanted.startswith(("cmake", "ninja"))]
-        wanted = [*project["build-system"]["requires"], *tools]
+        tools = [requirements for requirements in extras["dev"] if requirements.startswith(("cmake", "ninja"))]
+        requirements = [*project["build-system"]["requires"], *tools]
     else:
-        wanted = [*project["project"]["dependencies"], *extras[name]]
+        requirements = [*project["project"]["dependencies"], *extras[name]]
     entries = {entry.partition("==")[0]: entry for entry in re.split(r"\n(?=\w)", LOCK.read_text("utf-8").strip())}
     exact = "\n".join(re.findall(r"^\S+==\S+", LOCK.read_text("utf-8"), re.MULTILINE))
-    for found, version, _ in sorted(resolve(wanted, exact)):
-        entry = entries.get(found, "")
-        if not entry.startswith(f"{found}=={version} "):
-            raise SystemExit(f"{found} {version} is not in {LOCK.name}; run tools/lock.py")
+    for package, version, _ in sorted(resolve(requirements, exact)):
+        entry = entries.get(package, "")
+        if not entry.startswith(f"{package}=={version} "):
+            raise SystemExit(f"{package} {version} is not in {LOCK.name}; run tools/lock.py")
         yield entry
 
 

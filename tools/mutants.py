@@ -187,13 +187,13 @@ def build(home: Path) -> Path:
         # An installed treecast must not be found first, so use a Python that sees only the packages.
         [sys.executable, "-m", "venv", "--without-pip", home / "venv"],
     ):  # fmt: skip
-        done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"mutants: {command[0]} failed\n{(done.stdout + done.stderr)[-4000:]}")
+        process = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
+        if process.returncode:
+            raise SystemExit(f"mutants: {command[0]} failed\n{(process.stdout + process.stderr)[-4000:]}")
     shutil.copytree(tree / "src" / "treecast", home / "site" / "treecast", dirs_exist_ok=True)
     packages = next((home / "venv" / "lib").glob("python*/site-packages"))
-    ours = next(Path(sys.prefix, "lib").glob("python*/site-packages"))
-    (packages / "mutants.pth").write_text(f"{home / 'site'}\n{ours}\n")
+    own_packages = next(Path(sys.prefix, "lib").glob("python*/site-packages"))
+    (packages / "mutants.pth").write_text(f"{home / 'site'}\n{own_packages}\n")
     return home / "venv" / "bin" / "python"
 
 
@@ -202,18 +202,18 @@ def tests_pass(python: Path, home: Path, number: int, tests: Sequence[str]) -> t
     command = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "TREECAST_MUTANT": str(number)}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=home / "tree", env=environment, capture_output=True, text=True, timeout=SECONDS_MAX
         )
     except subprocess.TimeoutExpired:
         return False, "endless"
-    if done.returncode < 0:
-        return False, f"signal {-done.returncode}"
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"mutants: the tests did not run\n{(done.stdout + done.stderr)[-4000:]}")
-    lines = done.stdout.splitlines()
-    failed = [line[7:].partition(" - ")[0] for line in lines if line.startswith("FAILED ")]
-    return done.returncode == 0, failed[0].partition("::")[2] if failed else ""
+    if process.returncode < 0:
+        return False, f"signal {-process.returncode}"
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"mutants: the tests did not run\n{(process.stdout + process.stderr)[-4000:]}")
+    lines = process.stdout.splitlines()
+    failures = [line[7:].partition(" - ")[0] for line in lines if line.startswith("FAILED ")]
+    return process.returncode == 0, failures[0].partition("::")[2] if failures else ""
 
 
 def main() -> int:
@@ -228,24 +228,24 @@ def main() -> int:
         for number in numbers:
             print(f"{number:3} native/{MUTANTS[number - 1].file}: {MUTANTS[number - 1].meaning}")
         return 0
-    survived = []
+    survivors = []
     with tempfile.TemporaryDirectory(prefix="treecast-mutants-") as directory:
         home = Path(directory).resolve()
         began = time.monotonic()
         python = build(home)
         print(f"built {len(MUTANTS)} mutants in {time.monotonic() - began:.0f} s", flush=True)
-        passed, failed = tests_pass(python, home, 0, (*TESTS, *XTRIE))
-        if not passed:
-            raise SystemExit(f"mutants: the tests fail without any mutant: {failed}")
+        has_passed, first_failure = tests_pass(python, home, 0, (*TESTS, *XTRIE))
+        if not has_passed:
+            raise SystemExit(f"mutants: the tests fail without any mutant: {first_failure}")
         print("| # | where | what | outcome |\n|--:|-------|------|---------|", flush=True)
         for number in numbers:
             mutant = MUTANTS[number - 1]
-            passed, failed = tests_pass(python, home, number, mutant.tests)
-            survived += [number] if passed else []
-            outcome = "**survived**" if passed else f"caught by `{failed}`"
+            has_passed, first_failure = tests_pass(python, home, number, mutant.tests)
+            survivors += [number] if has_passed else []
+            outcome = "**survived**" if has_passed else f"caught by `{first_failure}`"
             print(f"| {number} | `{mutant.file}` | {mutant.meaning} | {outcome} |", flush=True)
-    print(f"\n{len(numbers) - len(survived)} of {len(numbers)} mutants caught")
-    return 1 if survived else 0
+    print(f"\n{len(numbers) - len(survivors)} of {len(numbers)} mutants caught")
+    return 1 if survivors else 0
 
 
 if __name__ == "__main__":

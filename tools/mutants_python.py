@@ -45,31 +45,31 @@ class Mutant:
 MUTANTS = [
     # Hierarchies.
     Mutant("placement/hierarchical.py", "return ANYTHING", "return '/_'", "a query without a root or a telling name sees no document"),
-    Mutant("placement/hierarchical.py", "self._note_sets(root, exclusive_sets(mine), mine)", "self._note_sets(root, (), mine)", "no exclusive sets by root"),
-    Mutant("placement/hierarchical.py", "self._set_of.get(found.root(row) or _OTHERS, self._set_of[_OTHERS])", "self._set_of[_OTHERS]", "exclusive sets of the whole sample only"),
-    Mutant("placement/hierarchical.py", "exclusive_sets(seen) if exclusive is None else exclusive", "exclusive_sets(seen)", "exclusive sets from a schema are passed over"),
+    Mutant("placement/hierarchical.py", "self._note_sets(root, exclusive_sets(names_under_root), names_under_root)", "self._note_sets(root, (), names_under_root)", "no exclusive sets by root"),
+    Mutant("placement/hierarchical.py", "self._set_of.get(facts.root(row) or _OTHERS, self._set_of[_OTHERS])", "self._set_of[_OTHERS]", "exclusive sets of the whole sample only"),
+    Mutant("placement/hierarchical.py", "exclusive_sets(names_by_document) if exclusive is None else exclusive", "exclusive_sets(names_by_document)", "exclusive sets from a schema are passed over"),
     Mutant("placement/exclusive.py", "count <= common_min * len(documents)", "count <= len(documents)", "names that most documents have join all sets"),
     Mutant("placement/exclusive.py", "count > meeting_max * min(counts[a], counts[b])", "count > 0", "names that meet once belong together"),
     Mutant("placement/hierarchical.py", "(counts[kind][key] + 0.5) / (self._documents + 1)", "1.0", "parts are not sized by their documents"),
     Mutant("placement/hierarchical.py", "uses.append((part.leaf, self._guard(part, text)))", "uses.append((part.leaf, ANYTHING))", "leaves are not guarded"),
-    Mutant("placement/hierarchical.py", "part.guards = of_survey(found, rows, self._selectivity, self._filters_max)", "part.guards = {}", "guards are no aggregates"),
+    Mutant("placement/hierarchical.py", "part.guards = of_survey(facts, rows, self._selectivity, self._filters_max)", "part.guards = {}", "guards are no aggregates"),
     Mutant("placement/hierarchical.py", "path if room < 0 else", "ANYTHING if room < 0 else", "later guards let everything pass"),
     # PEP.
     Mutant("placement/pep.py", "gain[pattern] / repetition[pattern]", "gain[pattern]", "patterns that repeat count as much as others"),
-    Mutant("placement/pep.py", "chosen = _with_fewer_repeats(chosen, counted, repetition)", "chosen = list(chosen)", "patterns that repeat are not exchanged"),
+    Mutant("placement/pep.py", "patterns = _with_fewer_repeats(patterns, count_by_signature, repetition)", "patterns = list(patterns)", "patterns that repeat are not exchanged"),
     Mutant("placement/pep.py", "path in self._once or not self._documents", "not self._documents", "the schema's word is not believed"),
     Mutant("placement/pep.py", "int(partitions * (before + counts[value] / 2) / total)", "int(partitions * len(places) / len(counts))", "buckets are cut by the number of values"),
-    Mutant("placement/pep.py", "zlib.crc32(found.queries[row].encode()) % len(pairs)", "0", "a query goes by its first pattern"),
+    Mutant("placement/pep.py", "zlib.crc32(facts.queries[row].encode()) % len(pairs)", "0", "a query goes by its first pattern"),
     Mutant("placement/pep.py", '((self._rest, "/*"),)', '((self._rest, "/_"),)', "the partition without a pattern sees no document"),
     # Root tags.
     Mutant("placement/root_tag.py", "self._frequencies.get(root, unseen)", "1.0", "clusters are not sized by their documents"),
     Mutant("placement/root_tag.py", "rest = clusters.pop(_REST, ())", "rest = clusters.pop(_REST, ()) and ()", "queries without a root see no document"),
     # Figure 7, and several runs.
     Mutant("experiments/xtrie_routers.py", "(own + others)[:size]", "(others + own)[:size]", "leaves hold filters of other types", FIGURES),
-    Mutant("experiments/xtrie_routers.py", "Performance(1e6 / theirs.wall_us, each", "Performance(theirs.executors / theirs.cpu_us * 1e6, each", "throughput is executors over CPU time", FIGURES),
+    Mutant("experiments/xtrie_routers.py", "Performance(1e6 / xtrie_run.wall_us, each", "Performance(xtrie_run.executors / xtrie_run.cpu_us * 1e6, each", "throughput is executors over CPU time", FIGURES),
     Mutant("experiments/router_verdict.py", "if load > LOAD_MAX:", "if load < 0:", "a busy machine decides", FIGURES),
-    Mutant("experiments/router_verdict.py", "if cores < needed:", "if cores < 0:", "a machine with too few cores decides", FIGURES),
-    Mutant("experiments/router_verdict.py", "beyond_one(None if short else needed, fan_out)", "beyond_one(None if short else fan_out, 1.0)", "a worse placement agrees more", FIGURES),
+    Mutant("experiments/router_verdict.py", "if cores < routers:", "if cores < 0:", "a machine with too few cores decides", FIGURES),
+    Mutant("experiments/router_verdict.py", "beyond_one(None if short else leaves_needed, fan_out)", "beyond_one(None if short else fan_out, 1.0)", "a worse placement agrees more", FIGURES),
     Mutant("experiments/onyx_pep.py", "        for values in (VALUES, MORE_VALUES)\n    ]\n\n\ndef _alone", "        for values in (VALUES, VALUES)\n    ]\n\n\ndef _alone", "1,000 values have no verdict", FIGURES),
     Mutant("experiments/runs.py", 'finding.answer if len(answers) == 1 else "moved between runs"', "finding.answer", "verdicts that moved are not called so", RUNS),
     # Covering.
@@ -86,10 +86,10 @@ MUTANTS = [
     Mutant("selective/publisher.py", "version = self.version(group) if self.has_view(group) else 0", "version = 0", "envelopes do not tell the version", SEALING),
     Mutant("selective/policies.py", "(*(ids[id] for id in part.without), *inside)", "(*(ids[id] for id in part.without),)", "a request brings what is hidden below", HIDING),
     Mutant("selective/policies.py", "            self._epochs[group] += 1", "            pass", "keys are not renewed when somebody is revoked", SEALING),
-    Mutant("selective/subscriber.py", "            _clear_above(self._held, token)", "            pass", "digests above a replaced element are believed", SEALING),
+    Mutant("selective/subscriber.py", "            _clear_above(self._elements, token)", "            pass", "digests above a replaced element are believed", SEALING),
     Mutant("selective/subscriber.py", "one.entry.parent != above", "False", "an entry may lie about its parent", SEALING),
     Mutant("selective/subscriber.py", "self._newest = max(self._newest, version)", "pass", "an old view passes for a new one", SEALING),
-    Mutant("selective/group_view.py", "        if not touched:  # whatever lost a child has changed\n            return False", "", "a view that did not change is sent", SEALING),
+    Mutant("selective/group_view.py", "        if not touched_ids:  # whatever lost a child has changed\n            return False", "", "a view that did not change is sent", SEALING),
     Mutant("selective/digests.py", "document, token, parent, version, record, *children", "document, token, parent, record, *children", "the version of an element is not bound", SEALING),
     Mutant("selective/digests.py", '"treecast view 1", document, group, version, *fragments', '"treecast view 1", document, group, *fragments', "the version of a view is not bound", SEALING),
 ]  # fmt: skip
@@ -111,8 +111,8 @@ def prepare(home: Path) -> Path:
     """A Python with the packages of this one, except treecast, which it finds in `home`/site."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
     packages = next((home / "venv" / "lib").glob("python*/site-packages"))
-    ours = next(Path(sys.prefix, "lib").glob("python*/site-packages"))
-    (packages / "mutants.pth").write_text(f"{home / 'site'}\n{ours}\n")
+    own_packages = next(Path(sys.prefix, "lib").glob("python*/site-packages"))
+    (packages / "mutants.pth").write_text(f"{home / 'site'}\n{own_packages}\n")
     return home / "venv" / "bin" / "python"
 
 
@@ -132,13 +132,13 @@ def tests_pass(python: Path, test: str) -> tuple[bool, str]:
     """Whether the tests pass, and the first failure."""
     command = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", test]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX)
+        process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX)
     except subprocess.TimeoutExpired:
         return False, "endless"
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"mutants: the tests did not run\n{(done.stdout + done.stderr)[-4000:]}")
-    failed = [line[7:].partition(" - ")[0] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-    return done.returncode == 0, failed[0].partition("::")[2] if failed else ""
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"mutants: the tests did not run\n{(process.stdout + process.stderr)[-4000:]}")
+    failures = [line[7:].partition(" - ")[0] for line in process.stdout.splitlines() if line.startswith("FAILED ")]
+    return process.returncode == 0, failures[0].partition("::")[2] if failures else ""
 
 
 def main() -> int:
@@ -153,25 +153,25 @@ def main() -> int:
         for number in numbers:
             print(f"{number:3} {MUTANTS[number - 1].file}: {MUTANTS[number - 1].meaning}")
         return 0
-    survived = []
+    survivors = []
     with tempfile.TemporaryDirectory(prefix="treecast-mutants-") as directory:
         home = Path(directory).resolve()
         python = prepare(home)
         copy_package(home)
         for test in sorted({MUTANTS[number - 1].test for number in numbers}):
-            passed, failed = tests_pass(python, test)
-            if not passed:
-                raise SystemExit(f"mutants: the tests fail without any mutant: {failed}")
+            has_passed, first_failure = tests_pass(python, test)
+            if not has_passed:
+                raise SystemExit(f"mutants: the tests fail without any mutant: {first_failure}")
         print("| # | where | what | outcome |\n|--:|-------|------|---------|", flush=True)
         for number in numbers:
             mutant = MUTANTS[number - 1]
             mutate(copy_package(home), mutant)
-            passed, failed = tests_pass(python, mutant.test)
-            survived += [number] if passed else []
-            outcome = "**survived**" if passed else f"caught by `{failed}`"
+            has_passed, first_failure = tests_pass(python, mutant.test)
+            survivors += [number] if has_passed else []
+            outcome = "**survived**" if has_passed else f"caught by `{first_failure}`"
             print(f"| {number} | `{mutant.file}` | {mutant.meaning} | {outcome} |", flush=True)
-    print(f"\n{len(numbers) - len(survived)} of {len(numbers)} mutants caught")
-    return 1 if survived else 0
+    print(f"\n{len(numbers) - len(survivors)} of {len(numbers)} mutants caught")
+    return 1 if survivors else 0
 
 
 if __name__ == "__main__":

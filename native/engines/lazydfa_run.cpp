@@ -256,19 +256,37 @@ void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t 
     });
 }
 
-// PERF: bench/shapes.py. Parsing takes about as long as evaluating, where few elements are candidates.
-const Query& LazyDfaRun::parsed(const View& view, uint32_t slot) {
-    if (parsed_.empty()) parsed_.resize(parsed_max);
-    ParsedQuery* const set = &parsed_[slot % (parsed_max / parsed_set) * parsed_set];
-    for (ParsedQuery* entry = set; entry < set + parsed_set; ++entry)
-        if (entry->slot == slot && entry->serial == view.serial) return entry->query;
-    ParsedQuery& entry = set[parsed_next_++ % parsed_set];
-    entry.slot = none;                          // parsing may fail
+// PERF: bench/shapes.py, bench/language.py. Parsing takes about as long as evaluating, where few elements are candidates.
+const LazyDfaRun::ParsedQuery& LazyDfaRun::parsed(const View& view, uint32_t slot) {
+    if (slot >= parsed_.size()) parsed_.resize(std::max<size_t>(slot + 1, std::min<size_t>(view.slots, 2 * parsed_.size())));
+    std::unique_ptr<ParsedQuery>& entry = parsed_[slot];
+    if (entry && entry->serial == view.serial) return *entry;
+    if (entry) {
+        parsed_bytes_ -= bytes_of(*entry);
+        entry = nullptr;                        // parsing may fail
+    }
     const Settings& settings = view.settings_of(slot);
-    parse_matching(view.text(slot, text_), settings.bindings, settings.ordered, entry.query);
-    entry.serial = view.serial;
-    entry.slot = slot;
-    return entry.query;
+    parse_matching(view.text(slot, text_), settings.bindings, settings.ordered, passing_.query);
+    passing_.shared = shared_terms_.numbers_of(passing_.query);
+    passing_.serial = view.serial;
+    const uint64_t bytes = bytes_of(passing_);
+    if (parsed_bytes_ + bytes > parsed_bytes_max) {
+        if (++parsed_turn_ % parsed_per_displaced || bytes > parsed_bytes_max / 2) return passing_;
+        make_room(bytes);
+    }
+    entry = std::make_unique<ParsedQuery>(passing_);        // a copy takes no more than it needs
+    parsed_bytes_ += bytes;
+    return *entry;
+}
+
+void LazyDfaRun::make_room(uint64_t bytes) {
+    for (; parsed_bytes_ + bytes > parsed_bytes_max; ++parsed_hand_) {
+        if (parsed_hand_ >= parsed_.size()) parsed_hand_ = 0;
+        std::unique_ptr<ParsedQuery>& entry = parsed_[parsed_hand_];
+        if (!entry) continue;
+        parsed_bytes_ -= bytes_of(*entry);
+        entry = nullptr;
+    }
 }
 
 // Evaluates the query itself, where its patterns say less than it does.
@@ -278,10 +296,10 @@ bool LazyDfaRun::recheck(const View& view, const Document& document, uint32_t sl
         evaluator_.begin(document);
     }
     const bool ordered = view.settings_of(slot).ordered;
-    const Query& query = parsed(view, slot);
+    const ParsedQuery& known = parsed(view, slot);
     evaluator_.allow(work_max(document, work_per_item_max_));
     try {
-        return evaluator_.satisfies(query, ordered);
+        return evaluator_.satisfies(known.query, ordered, known.shared);
     } catch (const OutOfWork& failure) {
         undecided_->push_back({slot, failure});
         return is_rendering_;

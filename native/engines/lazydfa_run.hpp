@@ -4,6 +4,7 @@
 #include "base/answer_bits.hpp"
 #include "engines/lazydfa.hpp"
 #include "evaluate/evaluate.hpp"
+#include "evaluate/shared_terms.hpp"
 #include "machines/delta.hpp"
 #include "machines/lazy.hpp"
 #include "machines/tree_run.hpp"
@@ -45,7 +46,9 @@ private:
     void emit_chains(const View& view, const Document& document, Output<int32_t>& out);
     void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
     bool recheck(const View& view, const Document& document, uint32_t slot);
-    const Query& parsed(const View& view, uint32_t slot);
+    struct ParsedQuery;
+    const ParsedQuery& parsed(const View& view, uint32_t slot);
+    void make_room(uint64_t bytes);
 
     const uint32_t work_per_item_max_;
     MergeCredit& credit_;
@@ -63,16 +66,21 @@ private:
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say
     const Document* evaluated_document_ = nullptr;     // the one that it has begun
-    // Queries that were rechecked lately, by slot: those that match once often match again.
+    // Queries that were rechecked, by slot: those that match once often match again. What they take is estimated from their texts.
+    // Beyond the limit a new one mostly is parsed, evaluated and forgotten, and now and then displaces another.
     struct ParsedQuery {
         uint64_t serial = 0;                    // of the View's body, in which a slot never gets another query
-        uint32_t slot = none;
         Query query;
+        std::vector<uint32_t> shared;           // see SharedTerms
     };
-    // PERF: bench/shapes.py. Sets of four: with single places, a third of 200 queries would displace each other all the time.
-    static constexpr uint32_t parsed_max = 4096, parsed_set = 4;
-    std::vector<ParsedQuery> parsed_;
-    uint32_t parsed_next_ = 0;                  // which of its set the next one displaces
+    static constexpr uint64_t parsed_bytes_max = 256u << 20;
+    static constexpr uint32_t parsed_bytes_least = 1024, parsed_bytes_per_byte = 16, parsed_per_displaced = 4;
+    static uint64_t bytes_of(const ParsedQuery& parsed) { return parsed_bytes_least + parsed_bytes_per_byte * parsed.query.written().size(); }
+    std::vector<std::unique_ptr<ParsedQuery>> parsed_;
+    ParsedQuery passing_;                       // one that is not kept
+    uint64_t parsed_bytes_ = 0;
+    uint32_t parsed_hand_ = 0, parsed_turn_ = 0;
+    SharedTerms shared_terms_;
     // Of the match in progress.
     std::vector<Undecided>* undecided_ = nullptr;
     std::vector<Undecided> routed_undecided_;

@@ -4,6 +4,7 @@
 #include "base/snapshot_text.hpp"
 #include "engines/lazydfa.hpp"
 #include "machines/path_key.hpp"
+#include "query/derivation.hpp"
 
 namespace treecast {
 
@@ -19,6 +20,7 @@ Array<char> write_labels(const LabelTable& table) {
         put_varint(out, step.place);
         put_text(out, step.uri);
         put_text(out, step.local);
+        put_text(out, step.program);
     }
     return to_array(out);
 }
@@ -32,6 +34,8 @@ void read_labels(const Array<char>& bytes, LabelTable& table) {
         step.place = text.number();
         step.uri = text.text();
         step.local = text.text();
+        step.program = text.text();
+        if (!Derivation::is_valid(step.program)) SnapshotReader::damaged();
         table.intern(step);
     }
 }

@@ -63,8 +63,19 @@ void Evaluator::begin(const Document& document) {
 }
 
 // Branches of a union are tried in the order written; one success is enough.
-bool Evaluator::satisfies(const Query& query, bool ordered) {
+bool Evaluator::satisfies(const Query& query, bool ordered, std::span<const uint32_t> shared) {
+    // PERF: bench/language.py. A condition of the document that is one term needs no plan.
+    if (query.is_condition()) {
+        const uint32_t predicate = query.step(query.path(query.branches()).first).predicates;
+        if (query.expr(predicate).kind == ExprKind::term && query.expr(predicate).next == no_entry) {
+            query_ = &query;
+            terms_query_ = nullptr;
+            shared_ = shared;
+            return terms().truth(query.expr(predicate).first, {});
+        }
+    }
     open(query, ordered);
+    shared_ = shared;
     for (uint32_t branch = query.branches(); branch != no_entry; branch = query.path(branch).next) {
         uint32_t first = query.path(branch).first;
         if (!names_occur(first)) continue;
@@ -91,6 +102,7 @@ void Evaluator::open(const Query& query, bool ordered) {
     survivors_.clear();
     slots_ = 0;
     terms_query_ = nullptr;
+    shared_ = {};
     values_.forget_literals();
     prepare_paths(query.branches(), false, false, false);
     size_table();

@@ -76,7 +76,8 @@ public:
     void begin(const Document& document);
 
     // Returns whether the document satisfies the query. An ordered query must have passed check_ordered.
-    bool satisfies(const Query& query, bool ordered);
+    // `shared`: its terms that other queries have too (shared_terms.hpp); it must live as long as the query is open.
+    bool satisfies(const Query& query, bool ordered, std::span<const uint32_t> shared = {});
 
     // What the main path selects, in document order, each item once.
     void select(const Query& query, bool ordered, std::vector<Item>& out);
@@ -344,6 +345,7 @@ private:
     StringValues values_;
     std::unique_ptr<Terms> terms_;              // none before the first term
     const Query* terms_query_ = nullptr;        // that they are open for
+    std::span<const uint32_t> shared_;          // of its terms
     std::string buffer_;
     uint64_t allowed_ = ~0ull, looked_max_ = ~0ull;
     static constexpr uint64_t looks_per_poll = 1u << 14;

@@ -58,7 +58,7 @@ Terms& Evaluator::terms() {
     }
     if (terms_query_ != query_) {
         terms_query_ = query_;
-        terms_->open(*query_);
+        terms_->open(*query_, shared_);
     }
     return *terms_;
 }

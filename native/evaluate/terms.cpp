@@ -35,10 +35,21 @@ void Terms::begin(const Document& document) {
     document_ = &document;
     query_ = nullptr;
     table_.begin(document);
+    begin_sharing();
 }
 
-void Terms::open(const Query& query) {
+// Forgets what queries share.
+void Terms::begin_sharing() {
+    if (++document_stamp_) return;
+    for (Kept& kept : shared_) kept.stamp = 0;
+    document_stamp_ = 1;
+}
+
+void Terms::open(const Query& query, std::span<const uint32_t> shared) {
     query_ = &query;
+    shared_numbers_ = shared;
+    for (uint32_t number : shared)
+        if (number != none && number >= shared_.size()) shared_.resize(number + 1 + number / 2);
     if (++stamp_ == 0) {
         step_plans_.clear();
         kept_.clear();
@@ -56,7 +67,10 @@ void Terms::open(const Query& query) {
 }
 
 const ItemTable& Terms::table() {
-    if (uint64_t work = table_.fill(asks_for_marks_)) spend(work);
+    if (uint64_t work = table_.fill(asks_for_marks_)) {
+        begin_sharing();                             // items have other numbers now
+        spend(work);
+    }
     return table_;
 }
 
@@ -82,6 +96,7 @@ bool Terms::truth(uint32_t index, const Context& context) {
 double Terms::number(uint32_t index, const Context& context) {
     const Term& term = query_->term(index);
     if (term.kind == TermKind::number) return query_->value(term.value).number;
+    if (is_fixed(term) && term.type == TermType::number) return kept(index, context).number;
     Result result = value(index, context);
     switch (result.type) {
         case TermType::number: return result.number;
@@ -113,13 +128,17 @@ Terms::Result Terms::value(uint32_t index, const Context& context) {
 }
 
 // A term that depends on nothing but the document has one value.
-Terms::Result Terms::kept(uint32_t index, const Context& context) {
-    if (kept_[index].stamp != stamp_) {
+const Terms::Result& Terms::kept(uint32_t index, const Context& context) {
+    const uint32_t number = index < shared_numbers_.size() ? shared_numbers_[index] : none;
+    const uint32_t stamp = number == none ? stamp_ : document_stamp_;
+    auto place = [&]() -> Kept& { return number == none ? kept_[index] : shared_[number]; };
+    if (place().stamp != stamp) {
         Result result = compute(index, context);
-        kept_[index] = {stamp_, std::move(result)};
+        place() = {stamp, std::move(result)};
     }
-    spend(1 + kept_[index].result.items.size() / 8 + kept_[index].result.string.size() / 32);
-    return kept_[index].result;
+    const Result& result = place().result;
+    spend(1 + result.items.size() / 8 + result.string.size() / 32);
+    return result;
 }
 
 Terms::Result Terms::compute(uint32_t index, const Context& context) {

@@ -2,7 +2,8 @@
 //
 // How it works. A path is evaluated a set at a time, step by step: sets are sorted numbers of an ItemTable, so nothing is
 // visited twice by one step, however many contexts lead to it. Only a step that counts positions goes context by context.
-// A term that does not depend on its context has one value per document, which is kept.
+// A term that does not depend on its context has one value per document, which is kept: for the query or, if others have the
+// same term (shared_terms.hpp), for all of them.
 //
 // All work is reported to Evaluator::spend(), so a term that would take too long is undecided, like any other query.
 #pragma once
@@ -40,7 +41,8 @@ public:
 
     explicit Terms(Evaluator& evaluator) : evaluator_(evaluator) {}
     void begin(const Document& document);            // cheap
-    void open(const Query& query);                   // of the same document; forgets what was kept of the query before
+    // Of the same document; forgets what was kept of the query before. `shared`: by term, as SharedTerms numbers them.
+    void open(const Query& query, std::span<const uint32_t> shared = {});
 
     // Makes sure that the items that the query may ask for are numbered.
     const ItemTable& table();
@@ -66,9 +68,10 @@ private:
     };
 
     void spend(uint64_t steps);
+    void begin_sharing();
     static bool is_fixed(const Term& term) { return !term.uses_context && !term.variables && term.kind != TermKind::literal && term.kind != TermKind::number; }
     Result compute(uint32_t term, const Context& context);
-    Result kept(uint32_t term, const Context& context);
+    const Result& kept(uint32_t term, const Context& context);
 
     // terms_path.cpp
     void path(const Term& term, const Context& context, Set& out);
@@ -106,6 +109,9 @@ private:
     uint32_t stamp_ = 0;                             // of the query on its document
     std::vector<StepPlan> step_plans_;
     std::vector<Kept> kept_;
+    std::span<const uint32_t> shared_numbers_;
+    std::vector<Kept> shared_;                       // by number; their stamp is that of the document
+    uint32_t document_stamp_ = 0;
     std::span<const uint32_t> variables_;
     std::vector<uint32_t> marks_;                    // by item: the stamp of the walk that has seen it
     uint32_t walk_ = 0;

@@ -1,7 +1,6 @@
 // The functions of XPath 1.0, section 4, without id(). Strings are counted in characters, not bytes.
-#include "base/seeded_hash.hpp"
-#include "document/characters.hpp"
 #include "document/spelling.hpp"
+#include "document/text_functions.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/terms.hpp"
 
@@ -12,77 +11,6 @@ namespace treecast {
 namespace {
 
 constexpr std::string_view xml_uri = "http://www.w3.org/XML/1998/namespace";
-
-bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0u) == 0x80u; }
-
-size_t characters_in(std::string_view text) {
-    size_t count = 0;
-    for (char c : text) count += !continues(c);
-    return count;
-}
-
-// The nearest whole number, and of two the greater: XPath 1.0, section 4.4. NaN, infinities and zeros stay what they are.
-double rounded(double number) {
-    if (!std::isfinite(number) || number == std::floor(number)) return number;
-    if (number < 0 && number >= -0.5) return -0.0;
-    double floor = std::floor(number);
-    return number - floor < 0.5 ? floor : floor + 1;
-}
-
-// The characters at positions p with p >= round(from) and, if there is a length, p < round(from) + round(length).
-std::string substring(std::string_view text, double from, const double* length) {
-    const double begin = rounded(from), end = length ? begin + rounded(*length) : HUGE_VAL;
-    std::string out;
-    double position = 0;
-    for (size_t at = 0; at < text.size();) {
-        size_t next = at + 1;
-        while (next < text.size() && continues(text[next])) ++next;
-        ++position;
-        if (position >= end) break;
-        if (position >= begin && position < end) out += text.substr(at, next - at);
-        at = next;
-    }
-    return out;
-}
-
-std::string normalized(std::string_view text) {
-    std::string out;
-    bool pending = false;
-    for (char c : text) {
-        if (is_space(c)) {
-            pending = !out.empty();
-            continue;
-        }
-        if (pending) out += ' ';
-        pending = false;
-        out += c;
-    }
-    return out;
-}
-
-std::vector<std::string_view> split_characters(std::string_view text) {
-    std::vector<std::string_view> out;
-    for (size_t at = 0; at < text.size();) {
-        size_t next = at + 1;
-        while (next < text.size() && continues(text[next])) ++next;
-        out.push_back(text.substr(at, next - at));
-        at = next;
-    }
-    return out;
-}
-
-// The first of several entries for a character counts.
-std::string translated(std::string_view text, std::string_view from, std::string_view to) {
-    TextViewMap<std::string_view> table;
-    std::vector<std::string_view> before = split_characters(from), after = split_characters(to);
-    for (size_t i = 0; i < before.size(); ++i) table.emplace(before[i], i < after.size() ? after[i] : std::string_view());
-    std::string out;
-    for (std::string_view character : split_characters(text)) {
-        auto found = table.find(character);
-        out += found == table.end() ? character : found->second;
-    }
-    return out;
-}
 
 }  // namespace
 
@@ -125,14 +53,14 @@ Terms::Result Terms::call(const Term& term, const Context& context) {
             break;
         case TermFunction::floor: result.number = std::floor(number(term.first, context)); break;
         case TermFunction::ceiling: result.number = std::ceil(number(term.first, context)); break;
-        case TermFunction::round: result.number = rounded(number(term.first, context)); break;
+        case TermFunction::round: result.number = round_half_up(number(term.first, context)); break;
         case TermFunction::matches: result.boolean = matches(term, context); break;
         case TermFunction::lang: result.boolean = lang(argument(term.first, context), context.item); break;
         default: {
             std::string text = argument(term.first, context);
             spend(text.size() / 32);
             if (term.function == TermFunction::string_length) {
-                result.number = static_cast<double>(characters_in(text));
+                result.number = static_cast<double>(count_characters(text));
                 break;
             }
             std::string other = argument(query_->term(term.first).next, context);
@@ -168,7 +96,7 @@ Terms::Result Terms::string_call(const Term& term, const Context& context) {
     spend(text.size() / 8);
     switch (term.function) {
         case TermFunction::string: out = std::move(text); break;
-        case TermFunction::normalize_space: out = normalized(text); break;
+        case TermFunction::normalize_space: append_normalized(text, out); break;
         case TermFunction::substring_before:
         case TermFunction::substring_after: {
             std::string wanted = argument(second, context);
@@ -180,13 +108,13 @@ Terms::Result Terms::string_call(const Term& term, const Context& context) {
         case TermFunction::substring: {
             const uint32_t third = query_->term(second).next;
             double from = number(second, context), length = third == no_term ? 0 : number(third, context);
-            out = substring(text, from, third == no_term ? nullptr : &length);
+            out = substring_of(text, from, third == no_term ? nullptr : &length);
             break;
         }
         case TermFunction::translate: {
             std::string from = argument(second, context), to = argument(query_->term(second).next, context);
             spend((from.size() + to.size()) / 8);
-            out = translated(text, from, to);
+            Translation(from, to).append(text, out);
             break;
         }
         default: break;

@@ -29,6 +29,10 @@ bool is_equality(Relation relation) { return relation == Relation::eq || relatio
 
 // From the left: a = b = c compares the result of a = b with c.
 bool Terms::compare(const Term& comparison, const Context& context) {
+    const uint32_t second = query_->term(comparison.first).next;
+    const bool two = query_->term(second).next == no_term;
+    if (two && query_->term(comparison.first).type == TermType::number && query_->term(second).type == TermType::number)
+        return related(static_cast<Relation>(query_->term(second).relation), number(comparison.first, context), number(second, context));
     Result left = value(comparison.first, context);
     for (uint32_t at = query_->term(comparison.first).next; at != no_term; at = query_->term(at).next) {
         Result right = value(at, context);

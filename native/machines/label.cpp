@@ -7,36 +7,60 @@
 namespace treecast {
 
 LabelTable::LabelTable() : entries_(label_first) {
-    entries_[label_element_any] = {StepKind::element, Test::any, 0, "", ""};
-    entries_[label_attribute_any] = {StepKind::attribute, Test::any, 0, "", ""};
-    entries_[label_text] = {StepKind::text, Test::any, 0, "", ""};
+    entries_[label_element_any] = {StepKind::element, Test::any, 0, "", "", ""};
+    entries_[label_attribute_any] = {StepKind::attribute, Test::any, 0, "", "", ""};
+    entries_[label_text] = {StepKind::text, Test::any, 0, "", "", ""};
 }
 
-uint64_t LabelTable::hash(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place) {
+uint64_t LabelTable::hash(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place, std::string_view program) {
     uint64_t salt = uint64_t(place) << 4 | static_cast<uint64_t>(kind) << 2 | static_cast<uint64_t>(test);
+    if (!program.empty()) salt = hash_bytes(program, salt);
     return hash_bytes(local, uri.empty() ? salt : hash_bytes(uri, salt));
 }
 
-uint32_t LabelTable::intern(const PathStep& step) {
+uint32_t LabelTable::fixed(const PathStep& step) {
     if (step.kind == StepKind::text) return label_text;
     if (step.test == Test::any) return step.kind == StepKind::element ? label_element_any : label_attribute_any;
-    std::string_view uri = step.test == Test::any_local ? std::string_view() : step.uri;
-    std::string_view local = step.test == Test::any_namespace ? std::string_view() : step.local;
+    return none;
+}
+
+uint32_t LabelTable::intern(const PathStep& step) {
+    if (uint32_t label = fixed(step); label != none && step.program.empty()) return label;
+    const bool is_text = step.kind == StepKind::text;
+    std::string_view uri = is_text || step.test == Test::any_local || step.test == Test::any ? std::string_view() : step.uri;
+    std::string_view local = is_text || step.test == Test::any_namespace || step.test == Test::any ? std::string_view() : step.local;
+    const Test test = is_text ? Test::any : step.test;
     // There is one writer, and only a writer changes the table, so it may look without a lock.
-    if (uint32_t known = find(step.kind, step.test, uri, local, step.place); known != none) return known;
-    if (step.place) {               // documents are asked for names first, and then for places
-        PathStep name = step;
-        name.place = 0;
-        intern(name);
+    if (uint32_t known = find(step.kind, test, uri, local, step.place, step.program); known != none) return known;
+    PathStep base = step;
+    uint32_t above = none;
+    if (!step.program.empty()) {    // documents are asked for what it derives from first,
+        base.program = {};
+        above = intern(base);
+    } else if (step.place) {        // and for names first, and then for places
+        base.place = 0;
+        intern(base);
     }
     std::unique_lock lock(mutex_);
     uint32_t id = static_cast<uint32_t>(entries_.size());
     slots_.reserve(1, [&](uint32_t earlier) { return hash(entries_[earlier]); });
-    entries_.push_back({step.kind, step.test, step.place, std::string(uri), std::string(local)});
+    entries_.push_back({step.kind, test, step.place, std::string(uri), std::string(local), std::string(step.program)});
     slots_.add(hash(entries_.back()), id, [](uint32_t) { return 0; });      // there is room
-    text_bytes_ += uri.size() + local.size();
+    text_bytes_ += uri.size() + local.size() + step.program.size();
+    if (above != none) ++entries_[above].derivations;
     ++changes_;
     return id;
+}
+
+bool LabelTable::can_derive(const PathStep& step) const {
+    PathStep plain = step;
+    plain.program = {};
+    uint32_t base = fixed(plain);
+    if (base == none) base = find(step.kind, step.test, step.test == Test::any_local ? std::string_view() : step.uri,
+                                  step.test == Test::any_namespace ? std::string_view() : step.local, step.place);
+    if (base == none || entries_[base].derivations < derivations_max) return true;
+    const Entry& entry = entries_[base];
+    return find(entry.kind, entry.test, entry.uri, entry.local, entry.place, step.program) != none;
 }
 
 // Undoes additions. The count of changes goes up again, so that readers drop names resolved meanwhile.
@@ -46,15 +70,17 @@ void LabelTable::cut(uint32_t size) noexcept {
     for (; entries_.size() > size; entries_.pop_back()) {
         const Entry& last = entries_.back();
         slots_.remove(hash(last), static_cast<uint32_t>(entries_.size() - 1), [&](uint32_t other) { return hash(entries_[other]); });
-        text_bytes_ -= last.uri.size() + last.local.size();
+        text_bytes_ -= last.uri.size() + last.local.size() + last.program.size();
+        if (!last.program.empty()) --entries_[base_of_entry(last)].derivations;
     }
     ++changes_;
 }
 
-uint32_t LabelTable::find(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place) const {
-    uint32_t found = slots_.find(hash(kind, test, uri, local, place), [&](uint32_t id) {
+uint32_t LabelTable::find(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place, std::string_view program) const {
+    uint32_t found = slots_.find(hash(kind, test, uri, local, place, program), [&](uint32_t id) {
         const Entry& entry = entries_[id];
-        return entry.kind == kind && entry.test == test && entry.place == place && entry.local == local && entry.uri == uri;
+        return entry.kind == kind && entry.test == test && entry.place == place && entry.local == local && entry.uri == uri &&
+               entry.program == program;
     });
     return found == IdSlots::empty ? none : found;
 }
@@ -91,13 +117,24 @@ uint64_t LabelTable::bytes() const {
 PathStep LabelTable::step_of(uint32_t label) const {
     std::shared_lock lock(mutex_);
     const Entry& entry = entries_[label];
-    return {false, entry.kind, entry.test, entry.uri, entry.local, entry.place};
+    return {false, entry.kind, entry.test, entry.uri, entry.local, entry.place, entry.program};
 }
 
 uint32_t LabelTable::name_of(uint32_t label) const {
     std::shared_lock lock(mutex_);
     const Entry& entry = entries_[label];
     return find(entry.kind, entry.test, entry.uri, entry.local);
+}
+
+uint32_t LabelTable::base_of_entry(const Entry& entry) const {
+    if (entry.kind == StepKind::text) return label_text;
+    if (entry.test == Test::any) return entry.kind == StepKind::element ? label_element_any : label_attribute_any;
+    return find(entry.kind, entry.test, entry.uri, entry.local, entry.place);
+}
+
+uint32_t LabelTable::base_of(uint32_t label) const {
+    std::shared_lock lock(mutex_);
+    return base_of_entry(entries_[label]);
 }
 
 }  // namespace treecast

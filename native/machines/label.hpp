@@ -2,8 +2,9 @@
 // attributes, or text(). A name in a document fires at most four of them.
 //
 // A *placed* label is a name together with a place, such as the third `item` of its parent. A *counter* is something that every
-// element is taken to have, like an attribute whose value is a number: where it stands among its siblings. Only tree machines
-// have such.
+// element is taken to have, like an attribute whose value is a number: where it stands among its siblings. A *derived* label is
+// another one together with a Derivation (derivation.hpp): what has it has another value, such as its normalize-space(). Only tree
+// machines have such.
 #pragma once
 
 #include "base/fork.hpp"
@@ -48,12 +49,25 @@ public:
     uint64_t bytes() const;
     PathStep step_of(uint32_t label) const;                // the test again; views live as long as the table
     uint32_t name_of(uint32_t label) const;                // of a placed label: that of its name alone, wherever it stands
+    uint32_t base_of(uint32_t label) const;                // of a derived label: the one that it is derived from
+    // Whether a label may have this derivation: everything with that label pays for each of them.
+    static constexpr uint32_t derivations_max = 32;
+    bool can_derive(const PathStep& step) const;
 
 private:
-    struct Entry { StepKind kind; Test test; uint32_t place = 0; std::string uri, local; };
-    static uint64_t hash(const Entry& entry) { return hash(entry.kind, entry.test, entry.uri, entry.local, entry.place); }
-    static uint64_t hash(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place);
-    uint32_t find(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place = 0) const;    // or none
+    struct Entry {
+        StepKind kind;
+        Test test;
+        uint32_t place = 0;
+        std::string uri, local, program;
+        uint32_t derivations = 0;                          // labels that are derived from it
+    };
+    static uint64_t hash(const Entry& entry) { return hash(entry.kind, entry.test, entry.uri, entry.local, entry.place, entry.program); }
+    static uint64_t hash(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place, std::string_view program);
+    uint32_t find(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place = 0,
+                  std::string_view program = {}) const;    // or none
+    uint32_t base_of_entry(const Entry& entry) const;
+    static uint32_t fixed(const PathStep& step);           // the label of a test that needs no entry, or none
 
     mutable MomentarySharedMutex mutex_;
     IdSlots slots_;

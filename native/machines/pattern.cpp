@@ -6,6 +6,7 @@
 #include "machines/pattern.hpp"
 
 #include "document/number.hpp"
+#include "query/derivation.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -24,12 +25,18 @@ constexpr double place_max = 1 << 24;       // of `b[2]`: what is beyond is left
 struct Way {
     std::vector<PathStep> tests;            // all must hold for its name
     std::vector<std::string> here, document;
+    std::string program;                    // of a Derivation: what `derived` is about
+    std::vector<std::string> derived;       // tests of the value that it makes of the element
     bool exact = true;
     void add(const Way& other) {
         tests.insert(tests.end(), other.tests.begin(), other.tests.end());
         here.insert(here.end(), other.here.begin(), other.here.end());
         document.insert(document.end(), other.document.begin(), other.document.end());
         exact &= other.exact;
+        if (other.derived.empty()) return;
+        if (derived.empty()) program = other.program;
+        if (program == other.program) derived.insert(derived.end(), other.derived.begin(), other.derived.end());
+        else exact = false;                 // an element has one label, and that has one value
     }
 };
 using Ways = std::vector<Way>;              // or; empty is false
@@ -37,6 +44,15 @@ using Ways = std::vector<Way>;              // or; empty is false
 struct Target {                             // the final condition of a path: none is plain existence
     std::optional<std::string> requirement;        // a whole requirement
     bool first = false;                     // of the first item that the path selects
+    std::string_view program = {};          // of a Derivation: the requirement is about the value that it makes
+    void add_to(Way& way) const {
+        if (!requirement) return;
+        if (program.empty()) return way.here.push_back(*requirement);
+        Way made;
+        made.program = program;
+        made.derived.push_back(*requirement);
+        way.add(made);
+    }
 };
 
 struct Reached {                            // a step from its context: how, and what holds there
@@ -103,25 +119,35 @@ private:
         return out;
     }
 
-    // The label for which all tests hold; none if there is none.
-    uint32_t label_of(const std::vector<PathStep>& tests) {
+    // The test that holds where all do; none if there is none.
+    static std::optional<PathStep> meet_of(const std::vector<PathStep>& tests) {
         PathStep meet = tests[0];
         for (size_t i = 1; i < tests.size(); ++i) {
             const PathStep& t = tests[i];
-            if (t.kind != meet.kind) return none;
+            if (t.kind != meet.kind) return std::nullopt;
             bool uri = t.test == Test::name || t.test == Test::any_namespace, local = t.test == Test::name || t.test == Test::any_local;
             bool had_uri = meet.test == Test::name || meet.test == Test::any_namespace;
             bool had_local = meet.test == Test::name || meet.test == Test::any_local;
-            if (t.place && meet.place && t.place != meet.place) return none;
+            if (t.place && meet.place && t.place != meet.place) return std::nullopt;
             meet.place = std::max(meet.place, t.place);
-            if ((uri && had_uri && t.uri != meet.uri) || (local && had_local && t.local != meet.local)) return none;
+            if ((uri && had_uri && t.uri != meet.uri) || (local && had_local && t.local != meet.local)) return std::nullopt;
             if (uri) meet.uri = t.uri;
             if (local) meet.local = t.local;
             uri |= had_uri;
             local |= had_local;
             meet.test = uri ? (local ? Test::name : Test::any_namespace) : (local ? Test::any_local : Test::any);
         }
-        return labels_.intern(meet);
+        return meet;
+    }
+
+    // A label stands for one value. So tests of a derived value are dropped beside those of the value itself, and where the
+    // machines could not make it for each element in a time that grows with the document alone.
+    bool can_derive(const PathStep& meet, const Way& way) const {
+        auto is_value = [](const std::string& requirement) { return (requirement[0] & 3) == static_cast<char>(Reach::value); };
+        if (std::ranges::any_of(way.here, is_value)) return false;
+        PathStep step = meet;
+        step.program = way.program;
+        return (meet.kind != StepKind::element || Derivation(way.program).suits_elements()) && labels_.can_derive(step);
     }
 
     // The conjunction of two disjunctions: every pair of ways.
@@ -150,7 +176,7 @@ private:
                 set->erase(std::unique(set->begin(), set->end()), set->end());
             }
         auto implies = [](const Way& more, const Way& less) {
-            return (less.exact || !more.exact) && more.tests.empty() && less.tests.empty() &&
+            return (less.exact || !more.exact) && more.tests.empty() && less.tests.empty() && less.derived.empty() &&
                    std::ranges::includes(more.here, less.here) && std::ranges::includes(more.document, less.document);
         };
         Ways kept;
@@ -175,10 +201,17 @@ private:
     static Ways none_of(const Ways& ways) {
         Way out;
         for (const Way& way : ways) {
-            bool single = way.exact && way.tests.empty() && way.here.size() + way.document.size() == 1;
-            if (way.exact && way.tests.empty() && way.here.empty() && way.document.empty()) return {};
+            const size_t count = way.here.size() + way.document.size() + way.derived.size();
+            bool single = way.exact && way.tests.empty() && count == 1;
+            if (way.exact && way.tests.empty() && count == 0) return {};
             if (!single) {
                 out.exact = false;
+                continue;
+            }
+            if (!way.derived.empty()) {
+                Way denied = way;
+                denied.derived[0][0] = static_cast<char>(denied.derived[0][0] ^ negated_bit);
+                out.add(denied);
                 continue;
             }
             bool here = way.here.size() == 1;
@@ -191,6 +224,47 @@ private:
 
     // De Morgan: under a negation `and` and `or` change places. `counting`: the step whose first predicate this is part of.
     Ways of_expr(const Expr& expr, bool negated, const Step* counting = nullptr) {
+        if (expr.derived == no_entry) return of_plain(expr, negated, counting);
+        const Derived& derived = query_.derived(expr.derived);
+        if (expr.kind == ExprKind::term && derived.is_exact) {
+            Ways ways = of_derived(derived);
+            if (std::ranges::all_of(ways, &Way::exact)) return negated ? none_of(ways) : ways;
+        }
+        if (negated) return of_plain(expr, true, counting);
+        return both(of_plain(expr, false, counting), of_derived(derived));
+    }
+
+    // A test of a value that functions make: of the first item of its path, or of some item.
+    Ways of_derived(const Derived& derived) {
+        const Value& value = query_.value(derived.value);
+        const PathEntry& path = query_.path(derived.path);
+        std::optional<std::string> requirement;
+        if (derived.is_call) requirement = value_requirement(*test_of(derived.function), query_.view(value.text), false);
+        else requirement = comparison(derived.holds_without ? opposite(derived) : derived.relation, value);
+        if (!requirement) return always(false);
+        if (derived.holds_without && (derived.is_call || !is_turned(derived)))
+            (*requirement)[0] = static_cast<char>((*requirement)[0] ^ negated_bit);
+        Ways ways = of_path(path, Target{requirement, derived.is_exact, derived.program});
+        if (derived.holds_without) return none_of(ways);         // no first item for which it does not hold
+        if (!derived.is_exact)
+            for (Way& way : ways) way.exact = false;
+        return ways;
+    }
+
+    // Of a value that is always a number, `<` does not hold exactly where `>=` does.
+    static bool is_turned(const Derived& derived) { return opposite(derived) != derived.relation; }
+    static Relation opposite(const Derived& derived) {
+        const bool is_length = Derivation(derived.program).is_length();
+        switch (derived.relation) {
+            case Relation::lt: return is_length ? Relation::ge : Relation::lt;
+            case Relation::le: return is_length ? Relation::gt : Relation::le;
+            case Relation::gt: return is_length ? Relation::le : Relation::gt;
+            case Relation::ge: return is_length ? Relation::lt : Relation::ge;
+            default: return derived.relation;
+        }
+    }
+
+    Ways of_plain(const Expr& expr, bool negated, const Step* counting) {
         switch (expr.kind) {
         case ExprKind::conjunction:
         case ExprKind::disjunction: {
@@ -320,7 +394,7 @@ private:
     Ways of_path(const PathEntry& path, const Target& target) {
         if (path.first == no_entry) {
             Way way;
-            if (target.requirement) way.here.push_back(*target.requirement);
+            target.add_to(way);
             return {way};
         }
         Ways out;
@@ -344,11 +418,20 @@ private:
         if (reached.how == Reached::How::self) {
             way.add(reached.way);
         } else {
-            uint32_t label = label_of(reached.way.tests);
-            if (label == none) return;
+            std::optional<PathStep> meet = meet_of(reached.way.tests);
+            if (!meet) return;
             Reach reach = reached.how == Reached::How::child ? Reach::child : Reach::descend;
             std::string requirement(1, static_cast<char>(reach));
-            requirement += entry(label, reached.way.here);
+            std::vector<std::string> requirements = reached.way.here;
+            if (!reached.way.derived.empty()) {
+                if (can_derive(*meet, reached.way)) {
+                    meet->program = reached.way.program;
+                    requirements.insert(requirements.end(), reached.way.derived.begin(), reached.way.derived.end());
+                } else {
+                    way.exact = false;
+                }
+            }
+            requirement += entry(labels_.intern(*meet), std::move(requirements));
             way.here.push_back(std::move(requirement));
             way.document.insert(way.document.end(), reached.way.document.begin(), reached.way.document.end());
             way.exact &= reached.way.exact;
@@ -385,8 +468,7 @@ private:
         drop_implied(ways);
         for (Way& way : ways) way.tests.push_back(test);
         if (step.next == no_entry) {
-            if (target.requirement)
-                for (Way& way : ways) way.here.push_back(*target.requirement);
+            for (Way& way : ways) target.add_to(way);
         } else {
             std::vector<Reached> next = of_step(step.next, target);
             Ways out;

@@ -426,16 +426,16 @@ private:
         m_.label_flags_.assign(plan_.labels(), TreeMachine::only_tested | TreeMachine::direct);
         m_.test_entries_.assign(m_.tests_, none);
         for (uint32_t e = 0; e < entries_.size(); ++e) {
-            if (position_[e] == none) continue;
             uint8_t& flags = m_.label_flags_[context_of(entries_.label(e))];
+            for (const Requirement& r : entries_.requirements(e))
+                if (r.reach == Reach::child && is_counter(entries_.label(r.target))) flags |= TreeMachine::counts;
+            if (position_[e] == none) continue;             // a gauge says it
             const TreeMachine::Wanted& wanted = m_.wanted_[position_[e] >> 6];
             if ((wanted.descend | wanted.keys) >> (position_[e] & 63) & 1) flags &= ~TreeMachine::only_tested;
             if (plan_.kind(e) == Kind::single && plan_.rest(e)[0].reach == Reach::value && plan_.context(e) < plan_.labels())
                 m_.test_entries_[test_[plan_.rest(e)[0].target]] = position_[e];
             else
                 flags &= ~TreeMachine::direct;
-            for (const Requirement& r : entries_.requirements(e))
-                if (r.reach == Reach::child && is_counter(entries_.label(r.target))) flags |= TreeMachine::counts;
         }
         std::vector<uint8_t> feeds(gauges_.size(), 0);
         for (const TreeMachine::Derived& derived : m_.derived_) feeds[derived.inner] = 1;
@@ -463,14 +463,32 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
     tree_accepts_ = accepts_;
     accepts_ = static_cast<uint32_t>(patterns.size());
     if (!division.values.empty()) value_paths_.build(division.values, division.value_numbers, table, tree_accepts_, accept_of);
+    programs_.assign(labels_.size(), 0);
+    program_ends_.push(0);
+    TextMap<uint32_t> programs;
     for (uint32_t local = 0; local < labels_.size(); ++local) {
         if (labels_[local] < label_element_any || is_counter(labels_[local])) continue;
         PathStep step = table.step_of(labels_[local]);
+        if (!step.program.empty()) {
+            auto [known, is_new] = programs.try_emplace(std::string(step.program), static_cast<uint32_t>(programs.size() + 1));
+            programs_[local] = known->second;
+            if (is_new) {
+                program_bytes_.append(step.program.data(), step.program.size());
+                program_ends_.push(static_cast<uint32_t>(program_bytes_.size()));
+            }
+            if (!step.place) made_.push({table.base_of(labels_[local]), local});
+        }
         has_text_ |= step.kind == StepKind::text;
         has_attributes_ |= step.kind == StepKind::attribute;
         if (step.place) places_.push({table.name_of(labels_[local]), step.place, local});
     }
-    std::sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) { return std::tie(a.name, a.place) < std::tie(b.name, b.place); });
+    std::sort(made_.begin(), made_.end(), [](const Made& a, const Made& b) { return std::tie(a.base, a.local) < std::tie(b.base, b.local); });
+    std::sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) { return std::tie(a.name, a.place, a.local) < std::tie(b.name, b.place, b.local); });
+}
+
+std::span<const TreeMachine::Made> TreeMachine::made(uint32_t base) const {
+    auto [begin, end] = std::ranges::equal_range(made_.begin(), made_.end(), base, {}, &Made::base);
+    return {begin, end};
 }
 
 std::span<const TreeMachine::Place> TreeMachine::places(uint32_t name) const {
@@ -488,7 +506,7 @@ uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + quicks_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
            gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + test_entries_.bytes() + context_spans_.bytes() + spans_.bytes() +
-           places_.bytes() + value_paths_.bytes();
+           places_.bytes() + made_.bytes() + programs_.bytes() + program_bytes_.bytes() + program_ends_.bytes() + value_paths_.bytes();
 }
 
 }  // namespace treecast

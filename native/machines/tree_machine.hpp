@@ -71,6 +71,10 @@ public:
         uint32_t place;
         uint32_t local;                 // the machine's number for the placed label
     };
+    struct Made {                       // a label that is derived from another (label.hpp), in whatever place
+        uint32_t base;                  // the label
+        uint32_t local;                 // the machine's number for the derived one
+    };
     struct Derived {                    // a gauge that takes its height from another, at every element with this label
         uint32_t inner, label, outer;   // label: the machine's number
         uint32_t space;                 // of the outer one
@@ -104,11 +108,17 @@ public:
         visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
         visit(accepts_), visit(entries_), visit(tests_), visit(has_text_), visit(has_attributes_);
         visit(label_flags_), visit(test_entries_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(gauge_keys_), visit(derived_);
-        visit(context_spans_), spans_.parts(visit), visit(places_), visit(tree_accepts_), value_paths_.parts(visit);
+        visit(context_spans_), spans_.parts(visit), visit(places_), visit(made_), visit(programs_), visit(program_bytes_), visit(program_ends_), visit(tree_accepts_), value_paths_.parts(visit);
     }
     uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
     bool has_places() const { return !places_.empty(); }
     std::span<const Place> places(uint32_t name) const;      // of the placed labels of a name, ascending
+    std::span<const Made> made(uint32_t base) const;         // the labels that are derived from one
+    uint32_t program(uint32_t local) const { return programs_[local]; }              // of a derived label, from 1; 0: its value is its own
+    template <class Visit>
+    void each_program(Visit&& visit) const {
+        for (size_t i = 0; i + 1 < program_ends_.size(); ++i) visit(std::string_view(program_bytes_.data() + program_ends_[i], program_ends_[i + 1] - program_ends_[i]));
+    }
     const Values& values() const { return values_; }
     uint32_t value_group(uint32_t local) const { return value_groups_[local]; }      // 0: nobody asks for the value
     const Gauges& gauges(uint32_t local) const { return gauges_[local]; }
@@ -154,6 +164,10 @@ private:
     Array<uint32_t> context_spans_;                 // by context, into spans_; one more at the end
     Spans spans_;                                   // of a context by their first gauge
     Array<Place> places_;                           // by name, then place
+    Array<Made> made_;                              // by base, then local
+    Array<uint32_t> programs_;                      // by local label
+    Array<char> program_bytes_;                     // of Derivations, one after the other
+    Array<uint32_t> program_ends_;
     ValuePaths value_paths_;
     uint32_t accepts_ = 0, tree_accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, tests_ = 0;
     bool has_text_ = false, has_attributes_ = false;

@@ -10,15 +10,15 @@
 
 namespace treecast {
 
-// An element of this name fires the same labels everywhere, and one more in some places.
+// An element of this name fires the same labels everywhere, and more in some places.
 void TreeRun::add_family(Locals& locals, uint32_t name) {
     std::span<const TreeMachine::Place> places = machine_->places(name);
     if (places.empty()) return;
     Family family;
     locals.family = static_cast<uint32_t>(families_.size());    // in the copies too: they do not depend on the name alone
     for (const TreeMachine::Place& place : places) {
-        Locals& placed = family.placed.emplace_back(place.place, locals).labels;
-        fire(placed, place.local);
+        if (family.placed.empty() || family.placed.back().place != place.place) family.placed.emplace_back(place.place, locals);
+        fire(family.placed.back().labels, place.local);
     }
     families_.push_back(std::move(family));
 }

@@ -23,6 +23,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     test_bits_.resize(machine_->tests());
     heights_.resize(machine_->gauge_kinds_.size());
     levels_.resize(1);
+    machine_->each_program([&](std::string_view program) { derived_values_.add(program); });
     uint32_t nothing[3] = {none, none, none};
     text_labels_ = localize(nothing, label_text);
     root_labels_ = localize(nothing, label_root);
@@ -45,7 +46,9 @@ void TreeRun::forget_names() {
 TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
     Locals locals{.count = 0};
     auto fire_label = [&](uint32_t label) {
-        if (uint32_t local = label == none ? none : machine_->local(label); local != none) fire(locals, local);
+        if (label == none) return;
+        if (uint32_t local = machine_->local(label); local != none) fire(locals, local);
+        for (const TreeMachine::Made& made : machine_->made(label)) fire(locals, made.local);
     };
     fire_label(any);
     for (int i = 0; i < 3; ++i) fire_label(labels[i]);
@@ -53,7 +56,8 @@ TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
 }
 
 void TreeRun::fire(Locals& locals, uint32_t local) const {
-    locals.label[locals.count++] = local;
+    locals.label.push_back(local);
+    ++locals.count;
     locals.valued |= machine_->value_group(local) != 0 || machine_->gauges(local).kinds != 0;
     locals.eager |= machine_->frees_[local] != machine_->frees_[local + 1];
     locals.late &= machine_->is_only_tested(local);
@@ -319,62 +323,30 @@ void TreeRun::list_tests(const Locals& labels, Level& into) {
     hand_over(into);
 }
 
-void TreeRun::find_tests(const Locals& labels, std::string_view value, Level& into) {
+void TreeRun::find_tests(const Locals& labels, std::string_view value, uint32_t attribute, Level& into) {
     const Values& values = machine_->values();
     auto set = [this](uint32_t test) { return set_test(test); };
     auto hand = [&](uint32_t test) { emit_test(test, into); };
     for (uint32_t label : labels) {
+        DerivedValues::Made own{value};
+        if (uint32_t program = machine_->program(label))
+            own = attribute == none ? derived_values_.of_text(program - 1, value) : derived_values_.of_attribute(program - 1, attribute);
+        auto number = [&] { return own.is_number ? own.number : to_number(own.text); };
         const TreeMachine::Gauges& gauges = machine_->gauges(label);
-        if (gauges.kinds) gauge(label, value, gauges.numbers() ? to_number(value) : std::nan(""), into);
+        if (gauges.kinds) gauge(label, own.text, gauges.numbers() ? number() : std::nan(""), into);
         uint32_t group = machine_->value_group(label);
         if (!group) continue;
+        const bool numbers = values.need(group).numbers;
         if (!labels.direct) {
-            values.collect(group, value, set);
-            continue;
+            if (!own.is_number) values.collect_texts(group, own.text, set);
+            if (numbers) values.collect_number(group, number(), set);
+        } else {
+            if (!own.is_number) values.collect_texts(group, own.text, hand);
+            if (numbers) values.collect_number(group, number(), hand);
         }
-        values.collect_texts(group, value, hand);
-        if (values.need(group).numbers) values.collect_number(group, to_number(value), hand);
-        if (values.automaton(group)) values.collect_substrings(group, value, set);      // which may be found many times
+        if (values.automaton(group)) values.collect_substrings(group, own.text, set);      // which may be found many times
     }
     list_tests(labels, into);
-}
-
-// For an element. Ancestors have its text in their values too, so no more of it is read than conditions need.
-void TreeRun::find_tests(const Locals& labels, const Document& document, uint32_t element, Level& into) {
-    if (!labels.valued) return;
-    bool numbers = false, whole = false;
-    uint64_t bytes_max = 0;
-    for (uint32_t label : labels) {
-        numbers |= machine_->gauges(label).numbers();
-        uint32_t group = machine_->value_group(label);
-        if (!group) continue;
-        Values::Need need = machine_->values().need(group);
-        numbers |= need.numbers;
-        whole = whole || (need.whole && !is_swept(group, document, element));
-        bytes_max = std::max(bytes_max, need.bytes_max);
-    }
-    std::string_view value = value_beginning(document, element, whole ? none : bytes_max);
-    double number = std::nan("");
-    if (numbers) number = string_values_.number({document.text_begin[element], document.text_end[element]});
-    for (uint32_t label : labels) {
-        if (machine_->gauges(label).kinds) gauge(label, value, number, into);
-        if (uint32_t group = machine_->value_group(label)) find_group_tests(group, document, element, value, number);
-    }
-    list_tests(labels, into);
-}
-
-void TreeRun::find_group_tests(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
-    const Values& values = machine_->values();
-    auto set = [this](uint32_t test) { return set_test(test); };
-    values.collect_texts(group, value, set);
-    values.collect_number(group, number, set);
-    if (!values.need(group).whole) return;
-    if (nests_[group].swept) {
-        sweep(group, document, element);
-    } else {
-        nests_[group].bytes += value.size();
-        values.collect_substrings(group, value, set);
-    }
 }
 
 // The sets of one element go into bitmaps, which are tested, and into lists, which are walked.
@@ -407,9 +379,9 @@ void TreeRun::lower() {
 }
 
 template <class Bits>
-void TreeRun::leaf(const Locals& labels, std::string_view value, Level& into) {
+void TreeRun::leaf(const Locals& labels, std::string_view value, uint32_t attribute, Level& into) {
     if (labels.count == 0) return;
-    if (labels.valued) find_tests(labels, value, into);
+    if (labels.valued) find_tests(labels, value, attribute, into);
     leaf_found<Bits>(labels, into);
 }
 
@@ -441,7 +413,7 @@ uint32_t TreeRun::attributes(const Document& document, uint32_t element, NameRes
         const Locals& labels = attribute_labels(document.attribute_name[a], names);
         if (labels.count == 0) continue;
         if (labels.late == late)
-            leaf<Bits>(labels, document.value(document.attribute_value[a]), into);
+            leaf<Bits>(labels, document.value(document.attribute_value[a]), static_cast<uint32_t>(a), into);
         else
             ++others;
     }
@@ -467,7 +439,7 @@ template <class Bits>
 void TreeRun::texts(const Document& document, uint32_t until) {
     for (; next_text_ < until; ++next_text_) {
         Level& level = levels_[document.depth[document.text_parent[next_text_]] + 1];
-        leaf<Bits>(text_labels_, document.value(document.text[next_text_]), level);
+        leaf<Bits>(text_labels_, document.value(document.text[next_text_]), none, level);
     }
 }
 
@@ -564,6 +536,7 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AnswerBits
     next_text_ = 0;
     open_.clear();
     string_values_.begin(document);
+    derived_values_.begin(document);
     ++run_;
     if (siblings_.are_counted) count_siblings(document);
     if (machine_->has_places() && places_.size() < document.elements()) places_.resize(document.elements());

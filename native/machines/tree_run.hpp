@@ -8,6 +8,7 @@
 #include "base/answer_bits.hpp"
 #include "document/document.hpp"
 #include "document/string_values.hpp"
+#include "machines/derived_values.hpp"
 #include "machines/lazy.hpp"
 #include "machines/substrings.hpp"
 #include "machines/tree_machine.hpp"
@@ -42,7 +43,7 @@ public:
 private:
     struct Locals {                                         // the machine's numbers for the labels that a name fires
         uint32_t count = none;                              // none: not looked up yet
-        std::array<uint32_t, 5> label{};                    // of an element one may be a placed label
+        std::vector<uint32_t> label;                        // five, and those that are derived from them
         uint32_t family = none;                             // what else its place may fire, for elements; see Family
         bool valued = false;                                // some condition or gauge concerns the value
         bool eager = false;                                 // something is tested wherever it occurs
@@ -111,7 +112,7 @@ private:
     template <class Emit>
     void test_groups(std::span<const Group> groups, Emit&& emit);
     template <class Bits>
-    void leaf(const Locals& labels, std::string_view value, Level& into);    // an attribute or a text
+    void leaf(const Locals& labels, std::string_view value, uint32_t attribute, Level& into);    // an attribute or a text (none)
     template <class Bits>
     void leaf_found(const Locals& labels, Level& into);     // the same, once its tests are known
     template <class Bits>
@@ -121,8 +122,10 @@ private:
     void pass(Level& level, Level& above);                  // what is below an element is also below what it stands in
     void load(Level& level);
     // The tests that a value meets or, for direct labels, what holds for it.
-    void find_tests(const Locals& labels, std::string_view value, Level& into);
+    void find_tests(const Locals& labels, std::string_view value, uint32_t attribute, Level& into);
     void find_tests(const Locals& labels, const Document& document, uint32_t element, Level& into);
+    void find_made_tests(uint32_t label, const Document& document, uint32_t element, Level& into);
+    void sweep_made(uint32_t group, const DerivedValues::Made& made);
     void find_group_tests(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number);
     bool is_swept(uint32_t group, const Document& document, uint32_t element);
     bool may_be_in(uint32_t group, uint32_t name) const;
@@ -189,12 +192,14 @@ private:
     uint64_t looked_at_ = 0;
     std::unique_ptr<ValuePathsRun> value_paths_;            // null where there are none
     StringValues string_values_;
+    DerivedValues derived_values_;
     // Groups of conditions with substrings: how much has been read for them in this run.
     static constexpr uint64_t swept_bytes_min = 4096;
     struct Nest {
         uint64_t run = 0, bytes = 0;
         bool swept = false;
         uint32_t next_text = 0;                             // for the Sweep to read
+        size_t next_byte = 0;                               // the same for values that are made of all texts
         std::unique_ptr<Sweep> sweep;
     };
     std::vector<Nest> nests_;                               // by group; none where there are no automata

@@ -2,6 +2,7 @@
 #include "machines/tree_run.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace treecast {
@@ -88,6 +89,83 @@ void TreeRun::sweep(uint32_t group, const Document& document, uint32_t element) 
     Nest& nest = nests_[group];
     for (; nest.next_text < end; ++nest.next_text) nest.sweep->read(values, document.value(document.text[nest.next_text]));
     nest.sweep->within(values, string_values_.offset(begin), [this](uint32_t test) { return set_test(test); });
+}
+
+// For an element. Ancestors have its text in their values too, so no more of it is read than conditions need.
+void TreeRun::find_tests(const Locals& labels, const Document& document, uint32_t element, Level& into) {
+    if (!labels.valued) return;
+    bool numbers = false, whole = false;
+    uint64_t bytes_max = 0;
+    for (uint32_t label : labels) {
+        if (machine_->program(label)) continue;
+        numbers |= machine_->gauges(label).numbers();
+        uint32_t group = machine_->value_group(label);
+        if (!group) continue;
+        Values::Need need = machine_->values().need(group);
+        numbers |= need.numbers;
+        whole = whole || (need.whole && !is_swept(group, document, element));
+        bytes_max = std::max(bytes_max, need.bytes_max);
+    }
+    std::string_view value = value_beginning(document, element, whole ? none : bytes_max);
+    double number = std::nan("");
+    if (numbers) number = string_values_.number({document.text_begin[element], document.text_end[element]});
+    for (uint32_t label : labels) {
+        if (machine_->program(label)) {
+            find_made_tests(label, document, element, into);
+            continue;
+        }
+        if (machine_->gauges(label).kinds) gauge(label, value, number, into);
+        if (uint32_t group = machine_->value_group(label)) find_group_tests(group, document, element, value, number);
+    }
+    list_tests(labels, into);
+}
+
+void TreeRun::find_group_tests(uint32_t group, const Document& document, uint32_t element, std::string_view value, double number) {
+    const Values& values = machine_->values();
+    auto set = [this](uint32_t test) { return set_test(test); };
+    values.collect_texts(group, value, set);
+    values.collect_number(group, number, set);
+    if (!values.need(group).whole) return;
+    if (nests_[group].swept) {
+        sweep(group, document, element);
+    } else {
+        nests_[group].bytes += value.size();
+        values.collect_substrings(group, value, set);
+    }
+}
+
+// The tests of a derived label. Its values are short, or parts of one text: so substrings are found in one sweep as well.
+void TreeRun::find_made_tests(uint32_t label, const Document&, uint32_t element, Level& into) {
+    const Values& values = machine_->values();
+    const DerivedValues::Made made = derived_values_.of_element(machine_->program(label) - 1, element, string_values_);
+    const TreeMachine::Gauges& gauges = machine_->gauges(label);
+    const uint32_t group = machine_->value_group(label);
+    double number = made.number;
+    if (!made.is_number) number = gauges.numbers() || (group && values.need(group).numbers) ? to_number(made.text) : std::nan("");
+    if (gauges.kinds) gauge(label, made.text, number, into);
+    if (!group) return;
+    auto set = [this](uint32_t test) { return set_test(test); };
+    if (!made.is_number) values.collect_texts(group, made.text, set);
+    values.collect_number(group, number, set);
+    if (!values.automaton(group)) return;
+    if (made.whole) sweep_made(group, made);
+    else values.collect_substrings(group, made.text, set);
+}
+
+// Elements close in the order of their ends, so it only reads on.
+void TreeRun::sweep_made(uint32_t group, const DerivedValues::Made& made) {
+    const Values& values = machine_->values();
+    Nest& nest = nests_[group];
+    if (!nest.sweep) nest.sweep = std::make_unique<Sweep>(values, group);
+    if (nest.run != run_) {
+        nest.run = run_;
+        nest.next_byte = 0;
+        nest.sweep->start(0);
+    }
+    const auto begin = static_cast<size_t>(made.text.data() - made.whole->data()), end = begin + made.text.size();
+    nest.sweep->read(values, std::string_view(*made.whole).substr(nest.next_byte, end - nest.next_byte));
+    nest.next_byte = end;
+    nest.sweep->within(values, begin, [this](uint32_t test) { return set_test(test); });
 }
 
 }  // namespace treecast

@@ -27,7 +27,7 @@ ValuePathReader::Kind ValuePathReader::kind(uint32_t label) {
     if (label == label_attribute_any) return known = Kind::attribute;
     if (label < label_first) return known = Kind::other;
     PathStep step = table_.step_of(label);
-    if (step.place) return known = Kind::other;             // only tree machines know places
+    if (step.place || !step.program.empty()) return known = Kind::other;             // only tree machines know places and derivations
     return known = step.kind == StepKind::element ? Kind::element : step.kind == StepKind::attribute ? Kind::attribute : Kind::other;
 }
 

@@ -18,6 +18,7 @@ struct PathStep {
     Test test = Test::any;            // of elements and attributes
     std::string_view uri, local;      // as far as the test uses them
     uint32_t place = 0;               // of an element with a full name: its number among the siblings of that name, from 1; 0: any
+    std::string_view program = {};    // what its value is made of: a Derivation (derivation.hpp); empty: its string value
 };
 
 using Path = std::vector<PathStep>;   // views point into the Query it came from

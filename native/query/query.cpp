@@ -65,6 +65,7 @@ void Query::clear() {
     values_.clear();
     terms_.clear();
     term_steps_.clear();
+    derived_.clear();
     uris_.clear();
     stored_.clear();
     branches_ = no_entry;
@@ -83,8 +84,9 @@ std::vector<uint32_t> Query::literals_before(size_t end) const {
     return found;
 }
 
-// The new texts go after the old one, because everything else points into it.
+// The new texts go after the old one, because everything else points into it. What was derived from the old ones is forgotten.
 void Query::fill(const std::vector<uint32_t>& values, const std::vector<std::string_view>& texts) {
+    for (Expr& expr : exprs_) expr.derived = no_entry;
     text_.resize(text_end_);
     for (size_t i = 0; i < values.size(); ++i) {
         values_[values[i]].text = {static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(texts[i].size())};

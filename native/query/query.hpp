@@ -104,7 +104,20 @@ struct Expr {
     uint32_t first = no_entry;        // Expr of and, or, not; PathEntry of exists, compare, call; Term of term
     uint32_t value = no_entry;        // Value of compare, call, position, last; Expr of term
     uint32_t next = no_entry;         // the next operand, or the next predicate of the step
+    uint32_t derived = no_entry;      // Derived: what it requires besides, for those who understand that
     Slice source;                     // of a predicate: with its brackets
+};
+
+// What a term says of a value that functions make of one item: normalize-space(b) = "x". See derivation.hpp.
+struct Derived {
+    std::string program;              // of a Derivation
+    uint32_t path = no_entry;         // PathEntry: of which item
+    uint32_t value = no_entry;        // Value
+    Relation relation = Relation::eq;
+    Function function{};
+    bool is_call = false;             // `function`, not `relation`
+    bool is_exact = false;            // the term says this of the first item of the path; else it requires it of some item
+    bool holds_without = false;       // an exact one holds where there is no item, too
 };
 
 struct Value {
@@ -145,6 +158,7 @@ public:
     const Step& step(uint32_t index) const { return steps_[index]; }
     const Expr& expr(uint32_t index) const { return exprs_[index]; }
     const Value& value(uint32_t index) const { return values_[index]; }
+    const Derived& derived(uint32_t index) const { return derived_[index]; }
     std::string_view view(Slice slice) const { return {text_.data() + slice.begin, slice.size}; }
     std::string_view uri(const Step& step) const { return {uris_.data() + step.uri.begin, step.uri.size}; }
     PathStep path_step(const Step& step, bool descendant) const;
@@ -179,6 +193,7 @@ private:
     std::vector<Value> values_;
     std::vector<Term> terms_;
     std::vector<TermStep> term_steps_;
+    std::vector<Derived> derived_;
     uint32_t text_size_ = 0, text_end_ = 0;          // of what was written; of that and what the parser stored
     uint32_t branches_ = no_entry, selection_ = no_term;
     bool is_condition_ = false;

@@ -6,8 +6,11 @@
 #pragma once
 
 #include "base/failure.hpp"
+#include "query/derivation.hpp"
 #include "query/query.hpp"
 #include "regex/regex.hpp"
+
+#include <utility>
 
 namespace treecast {
 
@@ -113,7 +116,7 @@ protected:
 
     // query_whole.cpp
     struct Mark {                          // how far everything was, so that a text can be read again in another way
-        size_t paths, steps, exprs, values, terms, term_steps;
+        size_t paths, steps, exprs, values, terms, term_steps, derived;
         uint32_t at, entries;
         StepKind context;
         bool in_branch, bound, message, in_term_predicate;
@@ -139,10 +142,13 @@ protected:
     struct Goal {                          // what one item at the end of a path is compared with, or has inside, if anything
         Relation relation = Relation::eq;
         uint32_t value = no_entry;
+        uint32_t derived = no_entry;       // Derived, without its path
         Function function = Function::contains;
         std::vector<uint32_t> texts{};     // Values: the function holds for one of them
-        bool is_set() const { return value != no_entry || !texts.empty(); }
+        bool is_none() const { return value == no_entry && derived == no_entry && texts.empty(); }
     };
+    uint32_t relax_condition(uint32_t term);
+    uint32_t relax_predicate(uint32_t term);
     uint32_t relax_matches(const Term& call);
     uint32_t has_text(const Goal& goal, Slice source);
     uint32_t keep_text(std::string_view text, Slice source);
@@ -154,6 +160,31 @@ protected:
     uint32_t all_of(const std::vector<uint32_t>& conditions, Slice source);
     uint32_t one_of(const std::vector<uint32_t>& conditions, Slice source);
     uint32_t join_exprs(ExprKind kind, const std::vector<uint32_t>& operands, Slice source);
+
+    // query_derive.cpp
+    struct Source {                        // of a derivation
+        std::string program;
+        uint32_t path = no_term;           // Term; no_term: the context
+        bool is_set = false;
+        bool set(uint32_t term) {
+            path = term;
+            return !std::exchange(is_set, true);
+        }
+    };
+    bool constant_number(uint32_t term, double& out) const;
+    bool constant_text(uint32_t term, std::string_view& out) const;
+    bool derive_text(uint32_t term, Source& source);
+    bool derive_concat(const Term& concat, Source& source);
+    bool derive_number(uint32_t term, Source& source);
+    bool derive_arithmetic(const Term& arithmetic, Source& source);
+    bool derive_test(const Term& condition, Derived& out, Source& source);
+    bool set_constant(uint32_t constant, bool as_number, Derived& out);
+    bool holds_without(const Derived& derived) const;
+    uint32_t plain_path(uint32_t term);
+    uint32_t derive(uint32_t term);
+    Goal derived_goal(uint32_t term, uint32_t& path);
+    uint32_t relax_concat(const Term& comparison);
+    uint32_t derived_condition(uint32_t derived, Slice source);
 
     // query_refuse.cpp
     [[noreturn]] void refuse(const char* code, std::string message, Slice where, std::string hint = {});

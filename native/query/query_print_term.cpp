@@ -22,6 +22,11 @@ const char* sign_text(Sign sign) {
     return texts[static_cast<int>(sign)];
 }
 
+// Written as a slash alone.
+bool is_document(const Term& term) {
+    return term.kind == TermKind::path && term.absolute && term.first == no_term && term.steps == no_term && term.predicates == no_term;
+}
+
 // How closely the operators of a term bind; the levels of the grammar.
 int binding(const Query& query, const Term& term) {
     auto second = [&] { return query.term(query.term(term.first).next); };
@@ -32,7 +37,7 @@ int binding(const Query& query, const Term& term) {
         case TermKind::arithmetic: return second().sign <= Sign::minus ? 4 : 5;
         case TermKind::negative: return 6;
         case TermKind::union_: return 7;
-        case TermKind::path: return 8;
+        case TermKind::path: return is_document(term) ? -1 : 8;      // `/ and x` would be a path: (/) and x
         default: return 9;
     }
 }

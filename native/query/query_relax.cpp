@@ -66,6 +66,14 @@ uint32_t QueryParser::join_exprs(ExprKind kind, const std::vector<uint32_t>& ope
 
 // What boolean(term) requires.
 uint32_t QueryParser::relax(uint32_t index) {
+    uint32_t path;
+    const Goal goal = derived_goal(index, path);
+    if (path == no_term) return relax_condition(index);
+    const Term items = query_.terms_[path];
+    return relax_items(items, goal);
+}
+
+uint32_t QueryParser::relax_condition(uint32_t index) {
     const Term term = query_.terms_[index];
     std::vector<uint32_t> parts;
     switch (term.kind) {
@@ -73,7 +81,7 @@ uint32_t QueryParser::relax(uint32_t index) {
         case TermKind::disjunction:
             for (uint32_t at = term.first; at != no_term; at = query_.terms_[at].next) parts.push_back(relax(at));
             return term.kind == TermKind::conjunction ? all_of(parts, term.source) : one_of(parts, term.source);
-        case TermKind::comparison: return relax_comparison(term);
+        case TermKind::comparison: return all_of({relax_comparison(term), relax_concat(term)}, term.source);
         case TermKind::call:
             if (term.function == TermFunction::boolean) return relax(term.first);
             if (term.function == TermFunction::contains || term.function == TermFunction::starts_with) {
@@ -192,6 +200,14 @@ uint32_t QueryParser::relax_items(const Term& term, const Goal& goal) {
     return all_of(parts, term.source);
 }
 
+// A predicate of a step: what it says of the step's item itself comes along.
+uint32_t QueryParser::relax_predicate(uint32_t index) {
+    uint32_t derived = derive(index), condition = relax(index);
+    if (derived == no_entry) return condition;
+    const Slice source = query_.terms_[index].source;
+    return all_of({condition, derived_condition(derived, source)}, source);
+}
+
 // A path becomes one path for each of its parts that goes down. A step that goes up or sideways may lead anywhere, so the next
 // part starts with `//`: for b[../@c = 1] there is a //@c that is 1.
 void QueryParser::relax_path(const Term& term, const Goal& goal, std::vector<uint32_t>& parts) {
@@ -229,7 +245,7 @@ void QueryParser::relax_path(const Term& term, const Goal& goal, std::vector<uin
         settle_axis(step, path.absolute && last == no_entry);
         std::vector<uint32_t> predicates;
         for (uint32_t p = from.predicates; p != no_term; p = query_.terms_[p].next)
-            if (query_.terms_[p].type != TermType::number) predicates.push_back(relax(p));
+            if (query_.terms_[p].type != TermType::number) predicates.push_back(relax_predicate(p));
         step.predicates = all_of(predicates, term.source);
         step.source = term.source;
         uint32_t index = append(query_.steps_, step, term.source);
@@ -239,7 +255,7 @@ void QueryParser::relax_path(const Term& term, const Goal& goal, std::vector<uin
         ++path.steps;
     }
     const bool is_context = last == no_entry && !path.absolute && !gap;
-    if (is_context ? goal.is_set() : last != no_entry) parts.push_back(relaxed(path, gap ? Goal() : goal, term.source));
+    if (is_context ? !goal.is_none() : last != no_entry) parts.push_back(relaxed(path, gap ? Goal() : goal, term.source));
 }
 
 // That a path leads somewhere, or to something that meets the goal.
@@ -257,6 +273,11 @@ uint32_t QueryParser::relaxed(const PathEntry& path, const Goal& goal, Slice sou
     expr.value = goal.value;
     expr.first = append(query_.paths_, path, source);
     expr.source = source;
+    if (goal.derived != no_entry) {
+        Derived derived = query_.derived_[goal.derived];
+        derived.path = expr.first;
+        expr.derived = append(query_.derived_, derived, source);
+    }
     return append(query_.exprs_, expr, source);
 }
 

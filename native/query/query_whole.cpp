@@ -10,7 +10,7 @@ namespace treecast {
 
 QueryParser::Mark QueryParser::mark() const {
     return {query_.paths_.size(), query_.steps_.size(), query_.exprs_.size(), query_.values_.size(), query_.terms_.size(),
-            query_.term_steps_.size(), scan_.at, entries_, context_, in_branch_, bound_, message_, in_term_predicate_};
+            query_.term_steps_.size(), query_.derived_.size(), scan_.at, entries_, context_, in_branch_, bound_, message_, in_term_predicate_};
 }
 
 void QueryParser::go_back(const Mark& mark) {
@@ -20,6 +20,7 @@ void QueryParser::go_back(const Mark& mark) {
     query_.values_.resize(mark.values);
     query_.terms_.resize(mark.terms);
     query_.term_steps_.resize(mark.term_steps);
+    query_.derived_.resize(mark.derived);
     scan_.at = mark.at;
     entries_ = mark.entries;
     context_ = mark.context;
@@ -95,6 +96,7 @@ QueryParser::Operand QueryParser::term_condition(uint32_t term, Slice source) {
     Expr expr;
     expr.kind = ExprKind::term;
     expr.first = term;
+    expr.derived = derive(term);
     expr.value = relax(term);
     return make_condition(expr, query_.terms_[term].uses_position, source);
 }
@@ -110,7 +112,7 @@ uint32_t QueryParser::simplify_count(const Term& comparison) {
     const Term count = query_.terms_[turn ? second : first], number = query_.terms_[turn ? first : second];
     if (!is_count(turn ? second : first) || number.kind != TermKind::number) return no_entry;
     const double value = query_.values_[number.value].number;
-    constexpr double count_max = 1000;
+    constexpr double count_max = 1 << 24;
     if (!(value >= 0 && value <= count_max) || value != static_cast<uint32_t>(value)) return no_entry;
     auto relation = static_cast<Relation>(query_.terms_[second].relation);
     if (turn) relation = mirrored(relation);
@@ -130,7 +132,8 @@ uint32_t QueryParser::simplify_count(const Term& comparison) {
     return no_entry;
 }
 
-// That the path selects at least so many items. More than one are counted only where they are children of one name: b[3].
+// That the path selects at least so many items. More than one are counted only where they are children of one name: b[3], or
+// b[position() >= 30].
 uint32_t QueryParser::counted(const Term& path, uint32_t least, Slice source) {
     if (path.kind != TermKind::path || path.first != no_term || path.variable != no_term || path.predicates != no_term || path.steps == no_term) return no_entry;
     const TermStep& step = query_.term_steps_[path.steps];
@@ -152,8 +155,10 @@ uint32_t QueryParser::counted(const Term& path, uint32_t least, Slice source) {
         Value number;
         number.is_number = true;
         number.number = least;
+        constexpr uint32_t place_max = 8;          // PERF: bench/language.py. Each place is a label, and so many are cheap
         Expr place;
         place.kind = ExprKind::position;
+        place.relation = least > place_max ? Relation::ge : Relation::eq;
         place.value = append(query_.values_, number, source);
         place.source = source;
         Step& last = query_.steps_[query_.paths_[exists.first].first];
@@ -207,6 +212,7 @@ void QueryParser::read_whole(const Failure& plain) {
         query_.terms_.clear();
         query_.term_steps_.clear();
         query_.values_.clear();
+        query_.derived_.clear();
         entries_ = 0;
     }
     Operand condition = selects ? term_condition(term, branch.source) : as_condition(read_disjunction());

@@ -55,7 +55,7 @@ def hashed(id: str) -> str:
 
 def file_name(id: str) -> str:
     """A name for the file or directory of a subscription: its id, with %XX for unsafe characters."""
-    name = _UNFIT.sub(lambda found: f"%{ord(found[0]):02X}", id)
+    name = _UNFIT.sub(lambda match: f"%{ord(match[0]):02X}", id)
     too_long = len(name.encode("utf-8", "surrogatepass")) > FILE_NAME_BYTES_MAX
     return hashed(id) if too_long or id.startswith(HASHED) else name
 

@@ -31,7 +31,7 @@ def draw_valued_document(
 ) -> bytes:
     """A random tree, wide or deep, with numbers and short words in its texts and attributes."""
     out: list[str] = []
-    left = random.randint(1, elements_max)
+    elements_left = random.randint(1, elements_max)
     breadth = random.choice((0.5, 0.75, 0.9))
     depth_max = random.choice((3, 5, 9))
 
@@ -48,21 +48,21 @@ def draw_valued_document(
             out.append(f"<?pi 1?>{value}&#120;")
 
     def element(depth: int, outer: dict[str, str]) -> None:
-        nonlocal left
-        left -= 1
-        scope, declared = draw_scope(random, outer) if namespaces else (outer, "")
-        bound = [prefix for prefix in scope if prefix and scope[prefix]]
+        nonlocal elements_left
+        elements_left -= 1
+        scope, declarations = draw_scope(random, outer) if namespaces else (outer, "")
+        prefixes = [prefix for prefix in scope if prefix and scope[prefix]]
         name = random.choice(LOCALS)
-        if bound and random.random() < 0.5:
-            name = f"{random.choice(bound)}:{name}"
+        if prefixes and random.random() < 0.5:
+            name = f"{random.choice(prefixes)}:{name}"
         attributes: dict[tuple[str, str], str] = {}
         while random.random() < 0.4:
-            prefix = random.choice(bound) if bound and random.random() < 0.4 else ""
+            prefix = random.choice(prefixes) if prefixes and random.random() < 0.4 else ""
             local = random.choice(ATTRIBUTES)
-            written = f" {prefix + ':' if prefix else ''}{local}={quoteattr(random.choice(values))}"
-            attributes.setdefault((scope[prefix] if prefix else "", local), written)
-        out.append(f"<{name}{declared}{''.join(attributes.values())}>")
-        while left > 0 and depth < depth_max and random.random() < breadth:
+            attribute_text = f" {prefix + ':' if prefix else ''}{local}={quoteattr(random.choice(values))}"
+            attributes.setdefault((scope[prefix] if prefix else "", local), attribute_text)
+        out.append(f"<{name}{declarations}{''.join(attributes.values())}>")
+        while elements_left > 0 and depth < depth_max and random.random() < breadth:
             if random.random() < 0.2:
                 text()
             element(depth + 1, scope)
@@ -187,13 +187,13 @@ class ConditionDrawer:
         if form < 0.24 and self.positions and kind != "attribute":
             return (self.position(whole=whole),) * 2
         if form < 0.4 and depth <= self.depth_max:
-            joined = [self.condition(depth + 1, kind) for _ in range(2)]
+            operands = [self.condition(depth + 1, kind) for _ in range(2)]
             word = self.random.choice((" and ", " or "))
-            joined = [
+            operands = [
                 (f"({text})", f"({oracle})") if self.random.random() < 0.5 else (text, oracle)
-                for text, oracle in joined
+                for text, oracle in operands
             ]
-            texts, oracles = zip(*joined, strict=True)
+            texts, oracles = zip(*operands, strict=True)
             return word.join(texts), word.join(oracles)
         if form < 0.5:
             text, oracle = self.condition(depth + 1, kind)

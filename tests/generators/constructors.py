@@ -59,7 +59,7 @@ class Material:
         return "".join(self.out).encode()
 
     def scope(self, outer: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-        scope, declared = dict(outer), []
+        scope, declarations = dict(outer), []
         for prefix in ("", *PREFIXES):
             chance = (0.15 if prefix else 0.06) if self.namespaces else 0
             if not outer and prefix in self.usual and self.random.random() < 0.8:
@@ -68,31 +68,31 @@ class Material:
                 scope[prefix] = self.random.choice(URIS if prefix else ("", *URIS))
             else:
                 continue
-            declared.append(f"xmlns{':' if prefix else ''}{prefix}={quoteattr(scope[prefix])}")
-        return scope, declared
+            declarations.append(f"xmlns{':' if prefix else ''}{prefix}={quoteattr(scope[prefix])}")
+        return scope, declarations
 
     def attributes(self, scope: dict[str, str]) -> list[str]:
-        written: dict[tuple[str, str], str] = {}
-        bound = [prefix for prefix in scope if prefix]
+        text_by_name: dict[tuple[str, str], str] = {}
+        prefixes = [prefix for prefix in scope if prefix]
         while self.random.random() < 0.45:
-            prefix = self.random.choice(bound) if bound and self.random.random() < 0.4 else ""
+            prefix = self.random.choice(prefixes) if prefixes and self.random.random() < 0.4 else ""
             local = self.random.choice(("x", "y", "n"))
             value = self.random.choice(NUMERALS if local == "n" else VALUES)
             name = f"{prefix}:{local}" if prefix else local
-            quoted = quoteattr(value)
-            quoted = quoted if "&" in quoted else quoted.replace("1", self.random.choice(("1", "1", "&#49;")))
-            written.setdefault((scope[prefix] if prefix else "", local), f"{name}={quoted}")
+            literal = quoteattr(value)
+            literal = literal if "&" in literal else literal.replace("1", self.random.choice(("1", "1", "&#49;")))
+            text_by_name.setdefault((scope[prefix] if prefix else "", local), f"{name}={literal}")
         if self.random.random() < 0.04:
-            written["xml", "lang"] = 'xml:lang="de"'
-        return list(written.values())
+            text_by_name["xml", "lang"] = 'xml:lang="de"'
+        return list(text_by_name.values())
 
     def element(self, depth: int, outer: dict[str, str]) -> None:
         self.left -= 1
-        scope, declared = self.scope(outer)
-        bound = [prefix for prefix in scope if prefix]
+        scope, declarations = self.scope(outer)
+        prefixes = [prefix for prefix in scope if prefix]
         local = self.random.choice(NAMES if depth > 1 else NAMES[:-3])
-        name = f"{self.random.choice(bound)}:{local}" if bound and self.random.random() < 0.35 else local
-        parts = declared + self.attributes(scope)
+        name = f"{self.random.choice(prefixes)}:{local}" if prefixes and self.random.random() < 0.35 else local
+        parts = declarations + self.attributes(scope)
         self.random.shuffle(parts)
         between = self.random.choice((" ", " ", "\n "))
         self.out.append("".join((f"<{name}", *(between + part for part in parts), self.random.choice(("", "", " ")))))

@@ -147,9 +147,9 @@ def vary(random: Random, parts: Parts, dialect: Dialect) -> Parts:
     if change == 1 and dialect.wildcards and part.test[0] not in "@ts":
         return (*parts[:at], replace(part, test="*"), *parts[at + 1 :])
     if change in (2, 3) and part.predicates:
-        gone = random.randrange(len(part.predicates))
-        kept = part.predicates[:gone] + part.predicates[gone + 1 :]
-        return (*parts[:at], replace(part, predicates=kept), *parts[at + 1 :])
+        place_removed = random.randrange(len(part.predicates))
+        predicates = part.predicates[:place_removed] + part.predicates[place_removed + 1 :]
+        return (*parts[:at], replace(part, predicates=predicates), *parts[at + 1 :])
     if change == 4 and len(parts) > 1:
         return parts[:-1]
     if change == 5 and len(parts) > 1 and dialect.gaps:
@@ -158,17 +158,17 @@ def vary(random: Random, parts: Parts, dialect: Dialect) -> Parts:
         index = random.randrange(len(part.predicates))
         form, paths = part.predicates[index]
         if paths and random.random() < 0.6:
-            changed = (form, (vary(random, paths[0], dialect), *paths[1:]))
+            predicate = (form, (vary(random, paths[0], dialect), *paths[1:]))
         elif dialect.choices and not form.isdecimal():
             extra, more = draw_predicate(random, dialect, 1)
-            changed = (f"{form} or {extra}", paths + more) if not extra.isdecimal() else (form, paths)
+            predicate = (f"{form} or {extra}", paths + more) if not extra.isdecimal() else (form, paths)
         else:
-            changed = draw_predicate(random, dialect, 1)
-        fresh = (*part.predicates[:index], changed, *part.predicates[index + 1 :])
+            predicate = draw_predicate(random, dialect, 1)
+        fresh = (*part.predicates[:index], predicate, *part.predicates[index + 1 :])
         return (*parts[:at], replace(part, predicates=fresh), *parts[at + 1 :])
     if change == 7 and at == len(parts) - 1 and part.test[0] not in "@t":
-        added = (*part.predicates, draw_predicate(random, dialect, 1))
-        return (*parts[:at], replace(part, predicates=added), *parts[at + 1 :])
+        more_predicates = (*part.predicates, draw_predicate(random, dialect, 1))
+        return (*parts[:at], replace(part, predicates=more_predicates), *parts[at + 1 :])
     return parts
 
 
@@ -275,22 +275,22 @@ class Grower:
         else:
             etree.SubElement(at, FRESH).tail = text or "t"
 
-    def suitable(self, wanted: Call | Compare | None) -> str:
-        if wanted is None:
+    def suitable(self, condition: Call | Compare | None) -> str:
+        if condition is None:
             return ""
-        if isinstance(wanted, Call):
+        if isinstance(condition, Call):
             more = ("", "1", "a")[self.chooser.pick(3)]
-            return wanted.text + more if wanted.function.after else more + wanted.text
-        near = wanted.value
+            return condition.text + more if condition.function.after else more + condition.text
+        near = condition.value
         if isinstance(near, str):
-            if wanted.relation == "=":
+            if condition.relation == "=":
                 return near
             near = float(near) if near.replace(".", "").isdigit() else 0.0
         less, more = f"{near - 1:g}", f"{near + 0.5:g}"
         same = (f"{near:g}", f" {near:g} ", f"{near:.2f}")[self.chooser.pick(3)]
         choices = {"=": [same], "!=": [less, "a"], "<": [less], "<=": [less, same], ">": [more], ">=": [more, same]}
-        found = choices[wanted.relation]
-        return found[self.chooser.pick(len(found))]
+        texts = choices[condition.relation]
+        return texts[self.chooser.pick(len(texts))]
 
     def hold(self, at: Any, conditions: tuple[Condition, ...]) -> None:
         for condition in conditions:
@@ -346,12 +346,12 @@ def canonical(query: treecast.Query, gap_max: int) -> Iterator[Any]:
             grower = Grower(chooser, gap_max)
             grower.path(None, path)
             yield reread(grower.root)
-            taken = script + [0] * (len(chooser.counts) - len(script))
-            while taken and taken[-1] + 1 == chooser.counts[len(taken) - 1]:
-                taken.pop()
-            if not taken:
+            choices = script + [0] * (len(chooser.counts) - len(script))
+            while choices and choices[-1] + 1 == chooser.counts[len(choices) - 1]:
+                choices.pop()
+            if not choices:
                 break
-            script = [*taken[:-1], taken[-1] + 1]
+            script = [*choices[:-1], choices[-1] + 1]
 
 
 class Oracle:
@@ -378,8 +378,8 @@ def is_contained(a: treecast.Query, b: treecast.Query, gap_max: int, documents_m
 
 def count_triples(random: Random, dialect: Dialect, triples: int) -> tuple[int, int]:
     """Check that many (a, b, document) with a.covers(b); (pairs drawn, documents that b matched)."""
-    pairs = matched = checked = 0
-    while checked < triples:
+    pairs = documents_matched = documents_checked = 0
+    while documents_checked < triples:
         a, b = draw_pair(random, dialect)
         pairs += 1
         if a == b or not a.covers(b):
@@ -387,8 +387,8 @@ def count_triples(random: Random, dialect: Dialect, triples: int) -> tuple[int, 
         oracle_a, oracle_b = Oracle(a), Oracle(b)
         for _ in range(5):
             document = plant(random, b)
-            checked += 1
+            documents_checked += 1
             if oracle_b.matches(document):
-                matched += 1
+                documents_matched += 1
                 assert oracle_a.matches(document), f"{a} does not cover {b}: {etree.tostring(document).decode()}"
-    return pairs, matched
+    return pairs, documents_matched

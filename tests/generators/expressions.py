@@ -86,14 +86,17 @@ class ExpressionDrawer:
     def query(self) -> Query:
         """A path half of the time; else any expression of any type."""
         form = self.random.random()
-        drawn = self.path(0) if form < 0.5 else self.items(0) if form < 0.65 else self.any(0)
-        if "lxml" in self.oracles and FOLLOWING.search(drawn) and ATTRIBUTE.search(drawn):
+        text = self.path(0) if form < 0.5 else self.items(0) if form < 0.65 else self.any(0)
+        if "lxml" in self.oracles and FOLLOWING.search(text) and ATTRIBUTE.search(text):
             return self.query()
         namespaces = dict(self.prefixes)
         oracle = f"{ORACLE_DEFAULT}:" if namespaces.get("") else ""
-        bound = {prefix or ORACLE_DEFAULT: uri for prefix, uri in self.prefixes}
+        oracle_namespaces = {prefix or ORACLE_DEFAULT: uri for prefix, uri in self.prefixes}
         return Query(
-            drawn.replace(UNPREFIXED, ""), drawn.replace(UNPREFIXED, oracle), self.prefixes, tuple(bound.items())
+            text.replace(UNPREFIXED, ""),
+            text.replace(UNPREFIXED, oracle),
+            self.prefixes,
+            tuple(oracle_namespaces.items()),
         )
 
     # --- what every type shares ---------------------------------------------------------------------------------------
@@ -178,22 +181,22 @@ class ExpressionDrawer:
 
     def test(self) -> str:
         random, form = self.random, self.random.random()
-        bound = [prefix for prefix, _ in self.prefixes if prefix]
+        prefixes = [prefix for prefix, _ in self.prefixes if prefix]
         if form < 0.3:
             return "*"
         if form < 0.45:
             return random.choice(OTHER_TESTS)
-        if bound and form < 0.55:
-            return f"{random.choice(bound)}:{random.choice((*NAMES, '*'))}"
+        if prefixes and form < 0.55:
+            return f"{random.choice(prefixes)}:{random.choice((*NAMES, '*'))}"
         return UNPREFIXED + random.choice(NAMES)
 
     def attribute_test(self) -> str:
         random, form = self.random, self.random.random()
-        bound = [prefix for prefix, _ in self.prefixes if prefix]
+        prefixes = [prefix for prefix, _ in self.prefixes if prefix]
         if form < 0.2:
             return random.choice(("*", "*", "node()", "text()"))
-        if bound and form < 0.35:
-            return f"{random.choice(bound)}:{random.choice((*ATTRIBUTES, '*'))}"
+        if prefixes and form < 0.35:
+            return f"{random.choice(prefixes)}:{random.choice((*ATTRIBUTES, '*'))}"
         return "xml:lang" if form < 0.4 else random.choice(ATTRIBUTES)
 
     def predicate(self, depth: int) -> str:
@@ -335,7 +338,7 @@ class ExpressionDrawer:
         return self.infix(self.operand(self.any, depth + 1), word, self.operand(self.any, depth + 1))
 
     def comparison(self, depth: int) -> str:
-        """Mostly with a path on one side; every pair of types comes. Saxon orders booleans in a way of its own."""
+        """Mostly with a path on one side; every pair of types comes. Saxon orders booleans in its own way."""
         relations: tuple[str, ...] = RELATIONS
         if depth >= self.depth_max:
             sides = [

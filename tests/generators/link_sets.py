@@ -131,8 +131,8 @@ class Drawing:
         return f'{prolog}<{root} xmlns:p="urn:p"{default}{self._attributes()}>{self._content(0)}</{root}>'.encode()
 
     def _attributes(self) -> str:
-        drawn = [name for name in ("x", "y") if self.random.random() < 0.45]
-        return "".join(f' {name}="{self.random.choice("112235")}"' for name in drawn)
+        names = [name for name in ("x", "y") if self.random.random() < 0.45]
+        return "".join(f' {name}="{self.random.choice("112235")}"' for name in names)
 
     def _content(self, depth: int) -> str:
         count = self.random.choice((0, 1, 1, 2, 2, 3, 4)) if depth else self.random.randrange(1, 6)
@@ -168,8 +168,8 @@ class Drawing:
 
     def _list(self, begin: str, shared: list[str]) -> Subscription:
         own = self.random.choices(STEPS, k=self.random.randrange(3))
-        cut = shared if self.random.random() < 0.8 else shared[:1]
-        return self._subscription(begin + "; ".join([*cut, *own] or [self.random.choice(STEPS)]))
+        first_steps = shared if self.random.random() < 0.8 else shared[:1]
+        return self._subscription(begin + "; ".join([*first_steps, *own] or [self.random.choice(STEPS)]))
 
     def _bound(self, path: str) -> Subscription:
         kind = self.random.random()
@@ -185,9 +185,9 @@ class Drawing:
         if self.random.random() < 0.07:
             return self._values(path)
         where = where.replace("V", "$n")
-        made = self.random.choice(RETURNS if self.random.random() < 0.96 else OUTSIDE)
+        result = self.random.choice(RETURNS if self.random.random() < 0.96 else OUTSIDE)
         order = self.random.choice(("", "", "", " order by $n/@x", " order by $n/b descending"))
-        query = f"for $n in {_variables(path)}{f' where {where}' if where else ''}{order} return {made}"
+        query = f"for $n in {_variables(path)}{f' where {where}' if where else ''}{order} return {result}"
         if self.random.random() < 0.1:
             query = query.replace(" where", ", $k in $n/b where") if where else query
         if self.random.random() < 0.04:
@@ -200,8 +200,8 @@ class Drawing:
         where = self.random.choice(
             ("", "where $n = '1'", "where not($n = '1')", "where contains($n, '1')", "where $n > 1")
         )
-        bound = " | ".join(f"{branch}{final}" for branch in path.split(" | "))
-        return self._subscription(f"for $n in {_variables(bound)} {where} return <o>{{$n}}</o>")
+        paths = " | ".join(f"{branch}{final}" for branch in path.split(" | "))
+        return self._subscription(f"for $n in {_variables(paths)} {where} return <o>{{$n}}</o>")
 
     def _subscription(self, query: str, deliver: str = "document") -> Subscription:
         identity = f"q{self.random.getrandbits(60):x}"
@@ -228,21 +228,21 @@ def outcome(subscription: Subscription, state: State) -> State:
     if not isinstance(state, bytes):
         return b"" if state == EMPTY else state
     settings = (list(subscription.namespaces.items()), subscription.ordered, subscription.deliver == "elements")
-    (made,) = _renderer.render(state, [subscription.query], *settings)
-    if made is None:
+    (payload,) = _renderer.render(state, [subscription.query], *settings)
+    if payload is None:
         return NOTHING
-    if isinstance(made, tuple):
-        return made[1]
-    assert isinstance(made, TreecastError), made
-    return made
+    if isinstance(payload, tuple):
+        return payload[1]
+    assert isinstance(payload, TreecastError), payload
+    return payload
 
 
-def passed(early: Early | Nothing | None, state: State) -> State:
+def pass_link(early: Early | Nothing | None, state: State) -> State:
     """What a link makes of what comes to it."""
     if not isinstance(early, Early) or not isinstance(state, bytes):
         return state
-    made = outcome(Subscription("link", early.text, early.namespaces), state)
-    return (EMPTY if early.empty else NOTHING) if made == b"" else made
+    payload = outcome(Subscription("link", early.text, early.namespaces), state)
+    return (EMPTY if early.empty else NOTHING) if payload == b"" else payload
 
 
 @dataclass
@@ -262,18 +262,18 @@ class Broker:
         for subscription in self.subscriptions:
             self.link.add(subscription.id, Demand.of(subscription))
 
-    def receive(self, state: State, found: dict[str, tuple[Subscription, State]]) -> None:
+    def receive(self, state: State, state_by_id: dict[str, tuple[Subscription, State]]) -> None:
         """Note what everybody is delivered of what came over the link."""
         for subscription in self.subscriptions:
             rest = self.link.remainder(subscription.id)
             assert isinstance(rest, Subscription)
-            found[subscription.id] = (subscription, outcome(rest, state))
+            state_by_id[subscription.id] = (subscription, outcome(rest, state))
         for number, child in enumerate(self.children):
             if f"link {number}" not in self.link:
                 continue
             rest = self.link.remainder(f"link {number}")
             assert not isinstance(rest, Subscription)
-            child.receive(passed(rest, state), found)
+            child.receive(pass_link(rest, state), state_by_id)
 
     def everyone(self) -> list[Broker]:
         return [self, *(below for child in self.children for below in child.everyone())]
@@ -285,26 +285,26 @@ def same(one: State, other: State) -> bool:
     return one == other
 
 
-def wrong(broker: Broker, data: bytes, seen: Counter[str]) -> list[str]:
+def wrong(broker: Broker, data: bytes, counts: Counter[str]) -> list[str]:
     """Where the law does not hold, in words; `seen` counts what was exercised."""
-    state = passed(broker.link.early, data)
-    seen["shorter"] += isinstance(state, bytes) and len(state) < len(data)
-    seen["nothing passes"] += state == NOTHING
-    found: dict[str, tuple[Subscription, State]] = {}
-    broker.receive(state, found)
+    state = pass_link(broker.link.early, data)
+    counts["shorter"] += isinstance(state, bytes) and len(state) < len(data)
+    counts["nothing passes"] += state == NOTHING
+    state_by_id: dict[str, tuple[Subscription, State]] = {}
+    broker.receive(state, state_by_id)
     failures = []
-    for subscription, got in found.values():
+    for subscription, actual in state_by_id.values():
         expected = outcome(subscription, data)
-        seen["delivered"] += isinstance(expected, bytes)
-        seen["delivered after removal"] += (
+        counts["delivered"] += isinstance(expected, bytes)
+        counts["delivered after removal"] += (
             isinstance(expected, bytes) and isinstance(state, bytes) and len(state) < len(data)
         )
-        seen["refused"] += isinstance(expected, TreecastError)
-        if not same(got, expected):
+        counts["refused"] += isinstance(expected, TreecastError)
+        if not same(actual, expected):
             failures.append(
                 f"{subscription.query}  deliver={subscription.deliver}\n  of {data!r}\n  over {broker.link.early}\n"
                 f"  remainder {broker.link.remainder(subscription.id) if subscription.id in broker.link else '…'}\n"
-                f"  gives {got!r}\n  not   {expected!r}"
+                f"  gives {actual!r}\n  not   {expected!r}"
             )
     return failures
 
@@ -334,41 +334,41 @@ def shift(drawing: Drawing, broker: Broker, spare: list[Subscription]) -> None:
     brokers = broker.everyone()
     target = drawing.random.choice(brokers)
     if target.subscriptions and (not spare or drawing.random.random() < 0.5):
-        gone = target.subscriptions.pop(drawing.random.randrange(len(target.subscriptions)))
-        changed = target.link.remove(gone.id)
-        spare.append(gone)
+        subscription_removed = target.subscriptions.pop(drawing.random.randrange(len(target.subscriptions)))
+        has_changed = target.link.remove(subscription_removed.id)
+        spare.append(subscription_removed)
     elif spare:
-        come = spare.pop(drawing.random.randrange(len(spare)))
-        target.subscriptions.append(come)
-        changed = target.link.add(come.id, Demand.of(come))
+        subscription_added = spare.pop(drawing.random.randrange(len(spare)))
+        target.subscriptions.append(subscription_added)
+        has_changed = target.link.add(subscription_added.id, Demand.of(subscription_added))
     else:
         return
-    while target is not broker and changed:
+    while target is not broker and has_changed:
         above = next(one for one in brokers if any(child is target for child in one.children))
         key = f"link {next(number for number, child in enumerate(above.children) if child is target)}"
         if key not in above.link:
-            changed = above.link.add(key, target.link.demand())
+            has_changed = above.link.add(key, target.link.demand())
         elif len(target.link):
-            changed = above.link.replace(key, target.link.demand())
+            has_changed = above.link.replace(key, target.link.demand())
         else:
-            changed = above.link.remove(key)
+            has_changed = above.link.remove(key)
         target = above
 
 
-def differing(broker: Broker) -> list[str]:
+def differing_links(broker: Broker) -> list[str]:
     """Links whose early form is not what the same demands give from nothing."""
-    found = []
+    texts = []
     for one in broker.everyone():
         fresh = one.link.copy()
         shared = isinstance(fresh.early, Early) or isinstance(one.link.early, Early)
         if shared and fresh.early != one.link.early:
-            found.append(f"{one.link.early} but {fresh.early} from nothing")
-    return found
+            texts.append(f"{one.link.early} but {fresh.early} from nothing")
+    return texts
 
 
 def run_rounds(seed: int, rounds: int, documents: int, changes: int) -> Counter[str]:
     """So many sets, each with documents over one to four hops, then changes; raises where the law does not hold."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for number in range(rounds):
         drawing = Drawing(seed * 1_000_003 + number)
         family = drawing.family() + [drawing.stray() for _ in range(drawing.random.random() < 0.1)]
@@ -381,11 +381,11 @@ def run_rounds(seed: int, rounds: int, documents: int, changes: int) -> Counter[
                 shift(drawing, broker, spare)
             early = broker.link.early
             kind = "nothing" if isinstance(early, Nothing) else "restructuring" if broker.link.done else "projection"
-            seen[kind] += 1
-            seen[f"{hops} hops"] += 1
-            assert not differing(broker), (seed, number, differing(broker))
+            counts[kind] += 1
+            counts[f"{hops} hops"] += 1
+            assert not differing_links(broker), (seed, number, differing_links(broker))
             for _ in range(documents):
-                seen["documents"] += 1
-                failures = wrong(broker, drawing.document(), seen)
+                counts["documents"] += 1
+                failures = wrong(broker, drawing.document(), counts)
                 assert not failures, f"seed {seed}, round {number}\n" + "\n".join(failures)
-    return seen
+    return counts

@@ -74,35 +74,37 @@ class MixedDocument:
         )
 
     def scope(self, outer: dict[str, str]) -> tuple[dict[str, str], str]:
-        """Some prefixes bound anew; only the default namespace can be unbound."""
-        scope, declared = dict(outer), ""
+        """Some prefixes rebound; only the default namespace can be unbound."""
+        scope, declarations = dict(outer), ""
         for prefix in ("", *PREFIXES):
             if self.namespaces and self.random.random() < 0.2:
                 scope[prefix] = uri = self.random.choice(URIS if prefix else ("", *URIS))
-                declared += f" xmlns{':' if prefix else ''}{prefix}={quoteattr(uri)}"
-        return scope, declared
+                declarations += f" xmlns{':' if prefix else ''}{prefix}={quoteattr(uri)}"
+        return scope, declarations
 
-    def attributes(self, scope: dict[str, str], bound: list[str]) -> str:
+    def attributes(self, scope: dict[str, str], prefixes: list[str]) -> str:
         random = self.random
-        written: dict[tuple[str, str], str] = {}
+        text_by_name: dict[tuple[str, str], str] = {}
         while random.random() < 0.45:
-            prefix = random.choice(bound) if bound and random.random() < 0.3 else ""
+            prefix = random.choice(prefixes) if prefixes and random.random() < 0.3 else ""
             local = random.choice(ATTRIBUTES)
             name = f"{prefix}:{local}" if prefix else local
-            written.setdefault((scope.get(prefix, "") if prefix else "", local), f" {name}={quoteattr(self.value())}")
+            text_by_name.setdefault(
+                (scope.get(prefix, "") if prefix else "", local), f" {name}={quoteattr(self.value())}"
+            )
         if random.random() < 0.1:
-            written["", "xml:lang"] = f' xml:lang="{random.choice(LANGUAGES)}"'
-        return "".join(written.values())
+            text_by_name["", "xml:lang"] = f' xml:lang="{random.choice(LANGUAGES)}"'
+        return "".join(text_by_name.values())
 
     def element(self, depth: int, outer: dict[str, str]) -> None:
         random = self.random
         self.left -= 1
-        scope, declared = self.scope(outer)
-        bound = [prefix for prefix in scope if prefix and scope[prefix]]
+        scope, declarations = self.scope(outer)
+        prefixes = [prefix for prefix in scope if prefix and scope[prefix]]
         name = random.choice(NAMES)
-        if bound and random.random() < 0.4:
-            name = f"{random.choice(bound)}:{name}"
-        self.out.append(f"<{name}{declared}{self.attributes(scope, bound)}>")
+        if prefixes and random.random() < 0.4:
+            name = f"{random.choice(prefixes)}:{name}"
+        self.out.append(f"<{name}{declarations}{self.attributes(scope, prefixes)}>")
         while self.left > 0 and depth < self.depth_max and random.random() < self.breadth:
             kind = random.random()
             if kind < 0.25:
@@ -123,7 +125,7 @@ def draw_mixed_document(
     edges: bool = False,
     oracles: tuple[str, ...] = ("lxml",),
 ) -> bytes:
-    """For the `oracles`, lxml and saxon: with nothing in it that one of them reads in a way of its own."""
+    """For the `oracles`, lxml and saxon: with nothing in it that one of them reads in its own way."""
     values = EDGES if edges else VALUES
     return MixedDocument(
         random,

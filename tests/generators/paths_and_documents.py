@@ -24,10 +24,10 @@ PREFIXES = ("p", "q", "r")
 def draw_document(random: Random, *, namespaces: bool = False, elements_max: int = 40, depth_max: int = 8) -> bytes:
     """A random tree; with `namespaces`, prefixes are declared and rebound at random."""
     out: list[str] = []
-    left = random.randint(1, elements_max)
+    elements_left = random.randint(1, elements_max)
 
     def content(depth: int, scope: dict[str, str]) -> None:
-        while left > 0 and depth < depth_max and random.random() < 0.7:
+        while elements_left > 0 and depth < depth_max and random.random() < 0.7:
             if random.random() < 0.3:
                 out.append(draw_text(random))
             element(depth + 1, scope)
@@ -35,14 +35,14 @@ def draw_document(random: Random, *, namespaces: bool = False, elements_max: int
             out.append(draw_text(random))
 
     def element(depth: int, outer: dict[str, str]) -> None:
-        nonlocal left
-        left -= 1
-        scope, declared = draw_scope(random, outer) if namespaces else (outer, "")
-        bound = [prefix for prefix in scope if prefix and scope[prefix]]
+        nonlocal elements_left
+        elements_left -= 1
+        scope, declarations = draw_scope(random, outer) if namespaces else (outer, "")
+        prefixes = [prefix for prefix in scope if prefix and scope[prefix]]
         name = random.choice(LOCALS)
-        if bound and random.random() < 0.5:
-            name = f"{random.choice(bound)}:{name}"
-        out.append(f"<{name}{declared}{draw_attributes(random, scope, bound)}")
+        if prefixes and random.random() < 0.5:
+            name = f"{random.choice(prefixes)}:{name}"
+        out.append(f"<{name}{declarations}{draw_attributes(random, scope, prefixes)}")
         if random.random() < 0.2:
             out.append("/>")
             return
@@ -56,25 +56,25 @@ def draw_document(random: Random, *, namespaces: bool = False, elements_max: int
 
 
 def draw_scope(random: Random, outer: dict[str, str]) -> tuple[dict[str, str], str]:
-    """Declare some prefixes anew; only the default namespace can be undeclared."""
-    scope, declared = dict(outer), ""
+    """Declare some prefixes again; only the default namespace can be undeclared."""
+    scope, declarations = dict(outer), ""
     for prefix in ("", *PREFIXES):
         if random.random() < 0.25:
             uri = random.choice(URIS if prefix else ("", *URIS))
             scope[prefix] = uri
-            declared += f" xmlns{':' if prefix else ''}{prefix}={quoteattr(uri)}"
-    return scope, declared
+            declarations += f" xmlns{':' if prefix else ''}{prefix}={quoteattr(uri)}"
+    return scope, declarations
 
 
-def draw_attributes(random: Random, scope: dict[str, str], bound: Sequence[str]) -> str:
-    seen: set[tuple[str, str]] = set()
+def draw_attributes(random: Random, scope: dict[str, str], prefixes: Sequence[str]) -> str:
+    known_names: set[tuple[str, str]] = set()
     text = ""
     while random.random() < 0.35:
-        prefix = random.choice(bound) if bound and random.random() < 0.5 else ""
+        prefix = random.choice(prefixes) if prefixes and random.random() < 0.5 else ""
         local = random.choice(ATTRIBUTES)
-        if (scope.get(prefix, "") if prefix else "", local) in seen:
+        if (scope.get(prefix, "") if prefix else "", local) in known_names:
             continue
-        seen.add((scope[prefix] if prefix else "", local))
+        known_names.add((scope[prefix] if prefix else "", local))
         name = f"{prefix}:{local}" if prefix else local
         text += f" {name}={quoteattr(random.choice(('', '1', 'a', '<a>', 'é')))}"
     return text
@@ -131,8 +131,8 @@ class Vocabulary:
         default = dict(self.prefixes).get("")
         if uri == (default or ""):
             return local, f"{self.oracle_prefixes[uri]}:{local}" if uri else local
-        for prefix, bound in self.prefixes:
-            if prefix and bound == uri:
+        for prefix, bound_uri in self.prefixes:
+            if prefix and bound_uri == uri:
                 test = random.choice((local, local, "*"))
                 return f"{prefix}:{test}", f"{self.oracle_prefixes[uri]}:{test}"
         any_namespace = f"*[local-name()='{local}']"
@@ -141,8 +141,8 @@ class Vocabulary:
     def attribute(self, random: Random, uri: str, local: str) -> tuple[str, str]:
         if not uri:
             return local, local
-        for prefix, bound in self.prefixes:
-            if prefix and bound == uri:
+        for prefix, bound_uri in self.prefixes:
+            if prefix and bound_uri == uri:
                 test = random.choice((local, "*"))
                 return f"{prefix}:{test}", f"{self.oracle_prefixes[uri]}:{test}"
         return "*", "*"
@@ -211,8 +211,8 @@ def words_of(random: Random, documents: Sequence[bytes]) -> Vocabulary:
     prefixes = [(f"w{place}", uri) for place, uri in enumerate(uris) if uri != XML_URI]
     if prefixes and random.random() < 0.5:
         prefixes.append(("", random.choice(prefixes)[1]))
-    kept = tuple(name for name in attributes if name[0] != XML_URI) or (("", "x"),)
-    return Vocabulary(tuple(elements), kept, tuple(prefixes))
+    attribute_names = tuple(name for name in attributes if name[0] != XML_URI) or (("", "x"),)
+    return Vocabulary(tuple(elements), attribute_names, tuple(prefixes))
 
 
 XML_URI = "http://www.w3.org/XML/1998/namespace"
@@ -231,13 +231,13 @@ def paths_of(random: Random, document: bytes, words: Vocabulary, count: int) -> 
         element = random.choice(elements)
         line = [*reversed(list(element.iterancestors())), element]
         text = oracle = ""
-        skipped = False
+        has_skipped = False
         for member in line:
             if member is not element and random.random() < 0.25:
-                skipped = True
+                has_skipped = True
                 continue
-            axis = "//" if skipped or random.random() < 0.1 else "/"
-            skipped = False
+            axis = "//" if has_skipped or random.random() < 0.1 else "/"
+            has_skipped = False
             name = split_name(member.tag) if random.random() < 0.93 else random.choice(words.elements)
             test, against = ("*", "*") if random.random() < 0.2 else words.element(random, *name)
             text += axis + test

@@ -40,13 +40,13 @@ def similar_documents() -> list[bytes]:
     return [f"<{name}><{kind} k='1'/></{name}>".encode() for name in names for kind in "abxy"]
 
 
-def check_same_pep(found: Pep, one: Pep, ids: Iterable[str]) -> None:
+def check_same_pep(placement: Pep, one: Pep, ids: Iterable[str]) -> None:
     """Patterns, buckets, holders and what routes documents are those that one process finds."""
-    assert found.patterns == one.patterns
-    assert found._cuts == one._cuts
-    assert len(found) == len(one)
-    assert all(found.holders(id) == one.holders(id) for id in ids)
-    assert branches(found) == branches(one)
+    assert placement.patterns == one.patterns
+    assert placement._buckets == one._buckets
+    assert len(placement) == len(one)
+    assert all(placement.holders(id) == one.holders(id) for id in ids)
+    assert branches(placement) == branches(one)
 
 
 def branches(placement: Pep) -> list[tuple[int | None, frozenset[str] | None]]:
@@ -57,18 +57,18 @@ def branches(placement: Pep) -> list[tuple[int | None, frozenset[str] | None]]:
 
 
 def check_aggregate(
-    found: Aggregate, given: pa.Table | list[Subscription], documents: Sequence[bytes], paths: Iterable[str]
+    result: Aggregate, subscriptions: pa.Table | list[Subscription], documents: Sequence[bytes], paths: Iterable[str]
 ) -> None:
     """Size and precision are as reported, by indexes of all subscriptions and of the filters; each of these
     subscriptions, which are single paths, is covered by one of the filters, as `Query.covers` has it."""
     exact, coarse = Index(), Index()
-    exact.add_many(given)
-    coarse.add_many([(str(number), text) for number, text in enumerate(found.filters)])
-    wanted = [bool(exact.match(document)) for document in documents]
-    forwarded = [bool(coarse.match(document)) for document in documents]
-    assert all(passed for want, passed in zip(wanted, forwarded, strict=True) if want)
-    assert (found.expressions, found.documents) == (len(exact), len(documents))
-    assert (found.wanted, found.forwarded) == (sum(wanted), sum(forwarded))
-    filters = [parse(text) for text in found.filters]
+    exact.add_many(subscriptions)
+    coarse.add_many([(str(number), text) for number, text in enumerate(result.filters)])
+    is_wanted = [bool(exact.match(document)) for document in documents]
+    is_forwarded = [bool(coarse.match(document)) for document in documents]
+    assert all(has_passed for is_needed, has_passed in zip(is_wanted, is_forwarded, strict=True) if is_needed)
+    assert (result.expressions, result.documents) == (len(exact), len(documents))
+    assert (result.wanted, result.forwarded) == (sum(is_wanted), sum(is_forwarded))
+    filters = [parse(text) for text in result.filters]
     for text in set(paths):
         assert any(one.covers(parse(text)) for one in filters), text

@@ -43,7 +43,7 @@ class DocumentDrawer:
     random: Random
     namespaces: bool = False
     entities: bool = False
-    numbered: bool = False  # every element has an attribute i of its own
+    numbered: bool = False  # every element has its own attribute i
     left: int = 30
     count: int = 0
 
@@ -80,18 +80,18 @@ class DocumentDrawer:
         return out
 
     def attributes(self, scope: dict[str, str]) -> list[str]:
-        seen: dict[tuple[str, str], str] = {}
+        text_by_name: dict[tuple[str, str], str] = {}
         while self.random.random() < 0.4:
             name = self.qname(scope, ("x", "y", "z"), attribute=True)
             prefix, _, local = name.rpartition(":")
             value = "&ent;" if self.entities and self.random.random() < 0.2 else self.random.choice(VALUES)
-            seen.setdefault((scope[prefix] if prefix else "", local), name + self.quoted(value))
+            text_by_name.setdefault((scope[prefix] if prefix else "", local), name + self.quoted(value))
         self.count += 1
-        return [*seen.values(), *([f"i='{self.count}'"] if self.numbered else [])]
+        return [*text_by_name.values(), *([f"i='{self.count}'"] if self.numbered else [])]
 
     def qname(self, scope: dict[str, str], locals_: Sequence[str], *, attribute: bool = False) -> str:
-        bound = [prefix for prefix in scope if prefix]
-        prefix = self.random.choice(bound) + ":" if bound and self.random.random() < 0.4 else ""
+        prefixes = [prefix for prefix in scope if prefix]
+        prefix = self.random.choice(prefixes) + ":" if prefixes and self.random.random() < 0.4 else ""
         return prefix + self.random.choice(locals_)
 
     def quoted(self, value: str) -> str:
@@ -169,10 +169,10 @@ def restructure(document: bytes, *lists: str, namespaces: Sequence[tuple[str, st
 def restructure_counting(
     document: bytes, *lists: str, namespaces: Sequence[tuple[str, str]] = (), **settings: Any
 ) -> tuple[list[Any], int]:
-    payloads, applied = _native.testing.restructure(
+    payloads, applied_count = _native.testing.restructure(
         document, [text.encode() for text in lists], list(namespaces), **settings
     )
-    return payloads, applied
+    return payloads, applied_count
 
 
 def compare(document: str, lists: Sequence[StepList], *, encoding: str = "utf-8", entities: bool = False) -> int:
@@ -183,7 +183,7 @@ def compare(document: str, lists: Sequence[StepList], *, encoding: str = "utf-8"
     payloads = restructure(data, *texts, namespaces=lists[0].namespaces, **settings)
     alone = [restructure(data, text, namespaces=lists[0].namespaces, **settings)[0] for text in texts]
     source = ((DOCTYPE if entities else "") + document).encode()
-    filled = 0
+    filled_count = 0
     for steps, payload, own in zip(lists, payloads, alone, strict=True):
         case = f"{steps.text}\nunder {steps.namespaces}\non {document}\ngives {payload!r}"
         try:
@@ -195,8 +195,8 @@ def compare(document: str, lists: Sequence[StepList], *, encoding: str = "utf-8"
         assert isinstance(payload, bytes), case
         assert canonical(payload) == canonical(expected), f"{case}\nnot {expected}"
         check_bindings(source, payload, steps, case)
-        filled += bool(payload)
-    return filled
+        filled_count += bool(payload)
+    return filled_count
 
 
 def declared(document: str) -> bytes:
@@ -213,8 +213,8 @@ def check_bindings(source: bytes, payload: bytes, steps: StepList, case: str) ->
             continue
         for prefix, uri in {None: None, **before[number].nsmap}.items():
             if prefix or not default_may_change:
-                bound = element.nsmap.get(prefix)
-                assert (bound or "") == (uri or ""), f"{case}\nbinds {prefix} to {bound}"
+                bound_uri = element.nsmap.get(prefix)
+                assert (bound_uri or "") == (uri or ""), f"{case}\nbinds {prefix} to {bound_uri}"
 
 
 def run_round(seed: str, lists_each: int = 4) -> tuple[int, int]:

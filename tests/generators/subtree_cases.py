@@ -34,14 +34,14 @@ def in_document_order(above: list[int]) -> list[int]:
     children: dict[int, list[int]] = {}
     for number, parent in enumerate(above):
         children.setdefault(parent, []).append(number)
-    ordered: list[int] = []
+    parents: list[int] = []
     waiting = [(0, -1)]
     while waiting:
         number, parent = waiting.pop()
-        place = len(ordered)
-        ordered.append(parent)
+        place = len(parents)
+        parents.append(parent)
         waiting.extend((child, place) for child in reversed(children.get(number, [])))
-    return ordered
+    return parents
 
 
 def part(random: Random, outline: Outline, exclusions_max: int = 3) -> Subtree:

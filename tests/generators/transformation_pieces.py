@@ -84,8 +84,10 @@ class Drawn:
 
     @property
     def bound(self) -> str:
-        left = set(cuts_of(self.pieces, self.cut))
-        bound = [write(binding.pieces, "oracle", self.cut) for binding in self.bindings if binding.mark.number in left]
+        open_cuts = set(cuts_of(self.pieces, self.cut))
+        bound = [
+            write(binding.pieces, "oracle", self.cut) for binding in self.bindings if binding.mark.number in open_cuts
+        ]
         return " or ".join(bound) or "false()"
 
     def smaller(self) -> Iterable[Drawn]:

@@ -83,10 +83,10 @@ class TransformationDrawer(PathDrawer):
         inner = replace(scope.deeper(), inside=scope.inside or fors > 0)
         apart = False
         for number in range(fors):
-            joined = number > 0 and not apart and self.chance(0.4)
-            while not joined and self.chance(0.2):
+            is_joined = number > 0 and not apart and self.chance(0.4)
+            while not is_joined and self.chance(0.2):
                 inner = self.let(inner, clauses)
-            inner = self.each(inner, clauses, joined=joined)
+            inner = self.each(inner, clauses, joined=is_joined)
             apart = number + 1 < fors and self.chance(0.1)
             if apart:
                 clauses.append(self.cut("where ", *self.condition(inner, 0, None), self.gap()))
@@ -107,18 +107,18 @@ class TransformationDrawer(PathDrawer):
 
     def given(self, before: tuple[int, int], scope: Scope, start: Pieces, end: Pieces) -> None:
         """What was noted since then holds only so."""
-        for noted, size in zip((self.bindings, self.delivered), before, strict=True):
-            noted[size:] = [
+        for bindings, size in zip((self.bindings, self.delivered), before, strict=True):
+            bindings[size:] = [
                 replace(binding, pieces=self.bound([*start, *binding.pieces, *end], scope.prefixes))
-                for binding in noted[size:]
+                for binding in bindings[size:]
             ]
 
     def bound(self, condition: Pieces, prefixes: Mapping[str, str]) -> Pieces:
         """The condition under the prefixes of the constructors around it."""
         if prefixes is self.namespaces:
             return condition
-        declared = "".join(f' xmlns{":" if prefix else ""}{prefix}="{uri}"' for prefix, uri in prefixes.items())
-        return [f"(<b{declared}>{{", *condition, '}</b> = "true")']
+        declarations = "".join(f' xmlns{":" if prefix else ""}{prefix}="{uri}"' for prefix, uri in prefixes.items())
+        return [f"(<b{declarations}>{{", *condition, '}</b> = "true")']
 
     def deliver(self, scope: Scope, pieces: Pieces) -> Pieces:
         """Notes paths outside of all FLWRs: without any FLWR they are what binds."""
@@ -199,24 +199,24 @@ class TransformationDrawer(PathDrawer):
             weights["built"] = 0
         if place == "top":
             weights["attribute"] = 0
-        drawn = self.random.choices(list(weights), list(weights.values()))[0]
-        if drawn == "items":
+        kind = self.random.choices(list(weights), list(weights.values()))[0]
+        if kind == "items":
             kinds = (
                 ("element", "text", "attribute") if place == "attribute" or self.chance(0.08) else ("element", "text")
             )
             kinds = kinds[:2] if place == "top" else kinds
             return self.items(scope, kinds)
-        if drawn == "value":
+        if kind == "value":
             return self.value(scope)
-        if drawn == "built":
+        if kind == "built":
             return [self.random.choice(scope.holding("built")).name]
-        if drawn == "element":
+        if kind == "element":
             return self.element(scope.deeper())
-        if drawn == "sequence":
+        if kind == "sequence":
             return self.sequence(scope.deeper(), place)
-        if drawn == "choice":
+        if kind == "choice":
             return self.choice(scope.deeper(), place)
-        if drawn == "flwr":
+        if kind == "flwr":
             flwr = self.flwr(scope, place)
             return ["(", *flwr, ")"] if self.chance(0.4) else flwr
         return self.computed_attribute(scope)
@@ -257,10 +257,10 @@ class TransformationDrawer(PathDrawer):
         form = self.random.random()
         values = scope.holding("value")
         if values and form < 0.3:
-            held = self.random.choice(values)
-            noted = [Binding(self.cut(), pieces) for pieces in ([] if scope.inside else held.delivers)]
-            self.delivered += noted
-            return [held.name, *(binding.mark for binding in noted)]
+            variable = self.random.choice(values)
+            bindings = [Binding(self.cut(), pieces) for pieces in ([] if scope.inside else variable.delivers)]
+            self.delivered += bindings
+            return [variable.name, *(binding.mark for binding in bindings)]
         if form < 0.4:
             return [self.random.choice(LITERALS)]
         if form < 0.48:
@@ -301,31 +301,31 @@ class TransformationDrawer(PathDrawer):
 
     def start_tag(self, scope: Scope) -> tuple[Scope, str, Pieces]:
         """The scope inside, the name, and the tag up to its end."""
-        prefixes, declared = dict(scope.prefixes), list[str]()
+        prefixes, declarations = dict(scope.prefixes), list[str]()
         while self.chance(0.12):
             prefix = self.random.choice(("", "p", "q", "new"))
-            if any(text.startswith(f"xmlns:{prefix}=" if prefix else "xmlns=") for text in declared):
+            if any(text.startswith(f"xmlns:{prefix}=" if prefix else "xmlns=") for text in declarations):
                 break
             # Inside another xmlns, Saxon takes xmlns="" for the default of the prolog.
-            taken_back = not prefix and not (self.namespaces.get("") and scope.prefixes is not self.namespaces)
-            prefixes[prefix] = self.random.choice(("", *URIS) if taken_back else URIS)
-            declared.append(f'xmlns{":" if prefix else ""}{prefix}="{prefixes[prefix]}"')
+            may_be_empty = not prefix and not (self.namespaces.get("") and scope.prefixes is not self.namespaces)
+            prefixes[prefix] = self.random.choice(("", *URIS) if may_be_empty else URIS)
+            declarations.append(f'xmlns{":" if prefix else ""}{prefix}="{prefixes[prefix]}"')
         inner = replace(scope, prefixes=prefixes)
-        attributes: list[Pieces] = [[text] for text in declared]
-        seen: set[tuple[str, str]] = set()
+        attributes: list[Pieces] = [[text] for text in declarations]
+        known_names: set[tuple[str, str]] = set()
         while self.chance(0.3):
             prefix = self.random.choice(["", "", "", *(p for p in prefixes if p)])
             local = self.random.choice(("id", "x", "y"))
-            expanded = (prefixes[prefix] if prefix else "", local)
-            if expanded not in seen:
-                seen.add(expanded)
+            expanded_name = (prefixes[prefix] if prefix else "", local)
+            if expanded_name not in known_names:
+                known_names.add(expanded_name)
                 attributes.append(self.attribute(inner, f"{prefix}:{local}" if prefix else local))
         if not any("{" in str(piece) for attribute in attributes for piece in attribute):
             self.random.shuffle(attributes)  # declarations come before what is computed
         name = self.random.choice(BUILT)
-        bound = [prefix for prefix in prefixes if prefix]
-        if bound and self.chance(0.2):
-            name = f"{self.random.choice(bound)}:{name}"
+        bound_prefixes = [prefix for prefix in prefixes if prefix]
+        if bound_prefixes and self.chance(0.2):
+            name = f"{self.random.choice(bound_prefixes)}:{name}"
         tag: list[Piece] = [f"<{name}"]
         for pieces in attributes:
             tag += (

@@ -146,15 +146,15 @@ class Sampler:
         inside = list(element.iterdescendants(etree.Element))[:200]
         if not inside:
             return None
-        chosen = random.choice(inside)
-        direct = chosen.getparent() is element
-        test, against = self.name(chosen)
+        descendant = random.choice(inside)
+        direct = descendant.getparent() is element
+        test, against = self.name(descendant)
         path = (test, against) if direct else (f".//{test}", f".//{against}")
         if form < 0.75:
             return path
         if form < 0.9:
-            return self.compared(path, "".join(chosen.itertext()))
-        inner = self.simple(chosen)
+            return self.compared(path, "".join(descendant.itertext()))
+        inner = self.simple(descendant)
         return inner and (f"{path[0]}[{inner[0]}]", f"{path[1]}[{inner[1]}]")
 
     def predicate(self, element: Any) -> Pair:

@@ -114,8 +114,8 @@ class PathDrawer:
             variable = self.random.choice(holding)
             condition = self.condition(scope.without_variables(), 2, variable.kind, positions=False)
             filters = variable.kind == "element" and self.chance(0.12)
-            filtered = [self.cut("[", *condition, "]")] if filters else []
-            return Path([variable.name, *filtered], variable.kind, variable.numeric)
+            predicates = [self.cut("[", *condition, "]")] if filters else []
+            return Path([variable.name, *predicates], variable.kind, variable.numeric)
         elements = scope.holding("element")
         if start is None and elements and self.chance(0.8):
             start = self.random.choice(elements)
@@ -195,8 +195,8 @@ class PathDrawer:
         if self.chance(0.2):
             some = self.random.choice((" > 0", " = 0", " >= 1", " < 1", " != 0", " <= 0.5", ""))
             return ["count(", *self.path(scope).pieces, f"){some}"]
-        held = [variable for variable in scope.holding("element") if variable.single]
-        start = self.random.choice([*held, *held, Variable("$msg", "element")]).name
+        single_elements = [variable for variable in scope.holding("element") if variable.single]
+        start = self.random.choice([*single_elements, *single_elements, Variable("$msg", "element")]).name
         test = "text()" if start != "$msg" and self.chance(0.15) else self.element_test(scope)
         deep = self.chance(0.4) or start == "$msg"
         condition = self.condition(

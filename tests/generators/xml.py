@@ -102,20 +102,20 @@ class Generator:
     def element(self, parts: list[str], depth: int, scope: dict[str, str]) -> None:
         rng, pick = self.rng, self.rng.choice
         scope = dict(scope)
-        written: dict[str, str] = {}
+        value_by_name: dict[str, str] = {}
         if rng.random() < 0.2:
             prefix = pick(PREFIXES)
-            written[f"xmlns:{prefix}"] = scope[prefix] = pick(URIS)
+            value_by_name[f"xmlns:{prefix}"] = scope[prefix] = pick(URIS)
         if rng.random() < 0.1:
-            written["xmlns"] = scope[""] = pick((*URIS, ""))
-        expanded = set()
+            value_by_name["xmlns"] = scope[""] = pick((*URIS, ""))
+        expanded_names = set()
         for _ in range(rng.choice((0, 0, 1, 1, 2, 5))):
             prefix, local = pick([p for p in scope if p != "xmlns"]), pick(LOCALS)
-            if prefix and (scope[prefix], local) in expanded:
+            if prefix and (scope[prefix], local) in expanded_names:
                 continue
-            expanded.add((scope[prefix], local))
-            written[f"{prefix}:{local}" if prefix else local] = pick(VALUES)
-        attributes = list(written.items())
+            expanded_names.add((scope[prefix], local))
+            value_by_name[f"{prefix}:{local}" if prefix else local] = pick(VALUES)
+        attributes = list(value_by_name.items())
         rng.shuffle(attributes)
         prefix = pick([p for p in scope if p != "xml"])
         name = f"{prefix}:{pick(LOCALS)}" if prefix else pick(LOCALS)
@@ -157,18 +157,18 @@ def lxml_tree(data: bytes) -> Any:
 
 
 def seen_by_lxml(root: Any) -> Seen:
-    seen = Seen([], [], [])
+    content = Seen([], [], [])
     numbers: dict[Any, int] = {}
     for event, element in etree.iterwalk(root, events=("start", "end", "comment", "pi")):
         if event == "start":
-            numbers[element] = number = len(seen.names)
-            seen.names.append(name_of(element.tag))
-            seen.attributes.extend((number, name_of(name), value) for name, value in element.attrib.items())
+            numbers[element] = number = len(content.names)
+            content.names.append(name_of(element.tag))
+            content.attributes.extend((number, name_of(name), value) for name, value in element.attrib.items())
             if element.text:
-                seen.texts.append((number, element.text))
+                content.texts.append((number, element.text))
         elif element is not root and element.tail:
-            seen.texts.append((numbers[element.getparent()], element.tail))
-    return seen
+            content.texts.append((numbers[element.getparent()], element.tail))
+    return content
 
 
 def seen_by_treecast(document: Document) -> Seen:
@@ -177,14 +177,14 @@ def seen_by_treecast(document: Document) -> Seen:
 
 def starts_by_expat(data: bytes) -> list[int]:
     """The byte index of each start tag. If expat does not know the encoding name, it gets another one."""
-    known = (
+    encoding = (
         None
         if b"utf16" not in data.replace(b"\0", b"").replace(b"_", b"")
         else "utf-16be"
         if data[0] == 0
         else "utf-16"
     )
-    parser = expat.ParserCreate(known)
+    parser = expat.ParserCreate(encoding)
     starts: list[int] = []
     parser.StartElementHandler = lambda name, attributes: starts.append(parser.CurrentByteIndex)
     parser.Parse(data, True)
@@ -209,6 +209,6 @@ def check_slices(document: Document, root: Any, encoding: str) -> None:
         wrapper = etree.Element("wrapper", nsmap={prefix: uri for prefix, uri in outer.items() if prefix != "xml"})
         start, empty, _ = etree.tostring(wrapper).partition(b"/>")
         assert empty
-        again = etree.fromstring(start + b">" + document.slice(number).decode(encoding).encode() + b"</wrapper>")
-        assert seen_by_lxml(again[0]) == seen_by_lxml(element)
-        assert canonical(again[0]) == canonical(element)
+        copy = etree.fromstring(start + b">" + document.slice(number).decode(encoding).encode() + b"</wrapper>")
+        assert seen_by_lxml(copy[0]) == seen_by_lxml(element)
+        assert canonical(copy[0]) == canonical(element)

@@ -118,14 +118,14 @@ def add_one_by_one(index: Index, queries: Sequence[Query], random: Random, docum
 
 def add_after_removals(index: Index, queries: Sequence[Query], random: Random, documents: Sequence[bytes]) -> None:
     """More is added than wanted, in another order; the rest is taken away again."""
-    wanted = [(f"q{place}", query) for place, query in enumerate(queries)]
-    unwanted = [(f"d{place}", query) for place, query in enumerate(queries)]
-    unwanted += [(f"x{place}", plain(text)) for place, text in enumerate(DECOYS)]
-    everything = wanted + unwanted
+    subscriptions = [(f"q{place}", query) for place, query in enumerate(queries)]
+    decoys = [(f"d{place}", query) for place, query in enumerate(queries)]
+    decoys += [(f"x{place}", plain(text)) for place, text in enumerate(DECOYS)]
+    everything = subscriptions + decoys
     random.shuffle(everything)
     for name, query in everything:
         add(index, name, query)
-    for name, _ in unwanted:
+    for name, _ in decoys:
         index.remove(name)
 
 
@@ -152,9 +152,9 @@ def add_mixed(index: Index, queries: Sequence[Query], random: Random, documents:
         else:
             add(index, f"q{place}", queries[place])
         if place and random.random() < 0.2:
-            again = random.randrange(place)
-            index.remove(f"q{again}")
-            add(index, f"q{again}", queries[again])
+            earlier_place = random.randrange(place)
+            index.remove(f"q{earlier_place}")
+            add(index, f"q{earlier_place}", queries[earlier_place])
 
 
 WAYS: dict[str, Callable[[Index, Sequence[Query], Random, Sequence[bytes]], None]] = {
@@ -184,24 +184,24 @@ def saved_and_loaded(index: Index, queries: Sequence[Query], random: Random, cac
 
 def loaded_and_changed(index: Index, queries: Sequence[Query], random: Random, cache_bytes_max: int) -> Index:
     """Some of the loaded subscriptions are taken out and come back, some are something else for a while."""
-    loaded = saved_and_loaded(index, queries, random, cache_bytes_max)
+    loaded_index = saved_and_loaded(index, queries, random, cache_bytes_max)
     for place, query in enumerate(queries):
         chance = random.random()
         if chance < 0.1:
-            loaded.remove(f"q{place}")
-            add(loaded, f"q{place}", query)
+            loaded_index.remove(f"q{place}")
+            add(loaded_index, f"q{place}", query)
         elif chance < 0.2:
-            loaded.replace(f"q{place}", random.choice(DECOYS))
-            replace_by(loaded, f"q{place}", query)
+            loaded_index.replace(f"q{place}", random.choice(DECOYS))
+            replace_by(loaded_index, f"q{place}", query)
         elif chance < 0.25:
-            add(loaded, "passing", random.choice(queries))
-            loaded.remove("passing")
-    return loaded
+            add(loaded_index, "passing", random.choice(queries))
+            loaded_index.remove("passing")
+    return loaded_index
 
 
 def saved_twice(index: Index, queries: Sequence[Query], random: Random, cache_bytes_max: int) -> Index:
-    changed = loaded_and_changed(index, queries, random, cache_bytes_max)
-    return saved_and_loaded(changed, queries, random, cache_bytes_max)
+    changed_index = loaded_and_changed(index, queries, random, cache_bytes_max)
+    return saved_and_loaded(changed_index, queries, random, cache_bytes_max)
 
 
 AFTERWARDS: dict[str, Callable[[Index, Sequence[Query], Random, int], Index]] = {
@@ -216,12 +216,12 @@ AFTERWARDS: dict[str, Callable[[Index, Sequence[Query], Random, int], Index]] = 
 
 
 def from_table(table: pa.Table, documents: int) -> list[set[str]]:
-    found: list[set[str]] = [set() for _ in range(documents)]
+    ids_by_document: list[set[str]] = [set() for _ in range(documents)]
     rows = zip(table["document"].to_pylist(), table["subscription"].to_pylist(), strict=True)
     for document, subscription in rows:
-        assert subscription not in found[document], "a subscription was delivered twice for one document"
-        found[document].add(subscription)
-    return found
+        assert subscription not in ids_by_document[document], "a subscription was delivered twice for one document"
+        ids_by_document[document].add(subscription)
+    return ids_by_document
 
 
 def ask_one_by_one(index: Index, documents: Sequence[bytes]) -> list[set[str]]:
@@ -364,16 +364,16 @@ def shorter(query: Query) -> Iterator[Query]:
     text = query.text
     if query.ordered or text != query.oracle:
         return
-    opened: list[int] = []
+    bracket_places: list[int] = []
     for place, character in enumerate(text):
         if character == "[":
-            opened.append(place)
-        elif character == "]" and opened:
-            start = opened.pop()
+            bracket_places.append(place)
+        elif character == "]" and bracket_places:
+            start = bracket_places.pop()
             yield plain(text[:start] + text[place + 1 :])
-        elif character in "/|" and place and not opened:
+        elif character in "/|" and place and not bracket_places:
             yield plain(text[:place])
-        elif character == "|" and not opened:
+        elif character == "|" and not bracket_places:
             yield plain(text[place + 1 :])
 
 
@@ -397,30 +397,34 @@ def smallest(queries: Sequence[Query], documents: Sequence[bytes], setting: Sett
     """The report of a failure, with as few queries and as little document as still show it."""
     if not differs(queries, documents, setting):
         return f"{setting}: an answer differed once and not again: {len(queries)} queries, {len(documents)} documents"
-    kept = thin(list(queries), lambda fewer: differs(fewer, documents, setting))
-    left = thin(list(documents), lambda fewer: differs(kept, fewer, setting))
-    shrunk = True
-    while shrunk and len(left) == 1:
-        shrunk = False
-        for document in simpler(left[0]):
-            if len(document) < len(left[0]) and differs(kept, [document], setting):
-                left, shrunk = [document], True
+    fewest_queries = thin(list(queries), lambda fewer: differs(fewer, documents, setting))
+    fewest_documents = thin(list(documents), lambda fewer: differs(fewest_queries, fewer, setting))
+    has_shrunk = True
+    while has_shrunk and len(fewest_documents) == 1:
+        has_shrunk = False
+        for document in simpler(fewest_documents[0]):
+            if len(document) < len(fewest_documents[0]) and differs(fewest_queries, [document], setting):
+                fewest_documents, has_shrunk = [document], True
                 break
-    for place in range(len(kept)):
+    for place in range(len(fewest_queries)):
 
         def still(query: Query, at: int = place) -> bool:
-            return differs([*kept[:at], query, *kept[at + 1 :]], left, setting)
+            return differs([*fewest_queries[:at], query, *fewest_queries[at + 1 :]], fewest_documents, setting)
 
-        kept[place] = simplified(kept[place], setting.engine, still)
-    alone = [query for query in kept if differs([query], left, replace(setting, way="bulk", afterwards="as it is"))]
+        fewest_queries[place] = simplified(fewest_queries[place], setting.engine, still)
+    alone = [
+        query
+        for query in fewest_queries
+        if differs([query], fewest_documents, replace(setting, way="bulk", afterwards="as it is"))
+    ]
     lines = [f"treecast and lxml differ with {setting}"]
-    lines.append(f"  alone in a new index {len(alone)} of the {len(kept)} queries still differ")
+    lines.append(f"  alone in a new index {len(alone)} of the {len(fewest_queries)} queries still differ")
     lines += [
         f"  q{place}: {query.text!r} {dict(query.namespaces) or ''}{' ordered' * query.ordered}"
-        for place, query in enumerate(kept)
+        for place, query in enumerate(fewest_queries)
     ]
-    got = setting.answers(kept, left)
-    for document, found in zip(left, got, strict=True):
+    answers = setting.answers(fewest_queries, fewest_documents)
+    for document, ids in zip(fewest_documents, answers, strict=True):
         lines.append(f"  document: {document!r}")
-        lines.append(f"  treecast says {sorted(found)}, lxml {sorted(lxml_matches(kept, document))}")
+        lines.append(f"  treecast says {sorted(ids)}, lxml {sorted(lxml_matches(fewest_queries, document))}")
     return "\n".join(lines)

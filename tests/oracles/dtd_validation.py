@@ -18,8 +18,8 @@ HUGE = etree.XMLParser(huge_tree=True)
 def grammar_of(dtd: str | Path, schema: Schema) -> Any:
     """The DTD as lxml loads it. Where it uses prefixes that it declares no `xmlns:` attribute for, no document is both
     valid and well-formed with namespaces: then every element is allowed to have these attributes, and nothing else."""
-    declared = {a.name for element in schema.elements.values() for a in element.attributes}
-    names = [f"xmlns:{prefix}" for prefix in schema.namespaces if f"xmlns:{prefix}" not in declared]
+    attribute_names = {a.name for element in schema.elements.values() for a in element.attributes}
+    names = [f"xmlns:{prefix}" for prefix in schema.namespaces if f"xmlns:{prefix}" not in attribute_names]
     if isinstance(dtd, Path):
         if not names:
             return etree.DTD(str(dtd))
@@ -40,12 +40,12 @@ def validate(grammar: Any, documents: Iterable[bytes], what: object) -> list[Any
 
 def loadable(directory: Path) -> list[Path]:
     """The DTDs below a directory that lxml itself can load and that declare elements."""
-    found = []
+    paths = []
     for path in sorted(directory.rglob("*.dtd")):
         try:
             grammar = etree.DTD(str(path))
         except etree.DTDParseError:
             continue
         if next(iter(grammar.iterelements()), None) is not None:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths

@@ -86,13 +86,13 @@ class Trees:
         )
 
     def _step(self, step: Step, *, children: int, values: bool) -> bool:
-        asked = [self._asked(condition) for condition in step.predicates]
-        if step.axis not in ("child", "descendant", "attribute") or None in asked:
+        conditions = [self._asked(condition) for condition in step.predicates]
+        if step.axis not in ("child", "descendant", "attribute") or None in conditions:
             return False
-        for below, valued in (part for parts in asked for part in parts or ()):
+        for below, has_value in (part for parts in conditions for part in parts or ()):
             if not self._branches(below):
-                values = values or valued
-            elif step.kind == "element" and self._steps(below, valued=valued):
+                values = values or has_value
+            elif step.kind == "element" and self._steps(below, valued=has_value):
                 children += 1
             else:
                 return False
@@ -124,8 +124,8 @@ class Trees:
         if not steps:
             return True
         first = steps[0]
-        named = first.uri is not None and first.local is not None
-        return len(steps) == 1 and first.kind == "attribute" and not first.gap and named
+        has_name = first.uri is not None and first.local is not None
+        return len(steps) == 1 and first.kind == "attribute" and not first.gap and has_name
 
 
 SUPPORT: dict[str, Callable[[tuple[Path, ...], bool], bool]] = {

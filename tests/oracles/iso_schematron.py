@@ -44,8 +44,8 @@ class IsoSchematron:
 
 def lxml_counts(rules: Rules, document: Any) -> Counter[str]:
     """The same by lxml's XPath and our queries: this judges the translation alone."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for assertion in rules:
         # Counted there: lxml has no object for the root.
-        found[assertion.test] += int(document.xpath(f"count({assertion.query})", namespaces=dict(rules.namespaces)))
-    return +found
+        counts[assertion.test] += int(document.xpath(f"count({assertion.query})", namespaces=dict(rules.namespaces)))
+    return +counts

@@ -64,12 +64,12 @@ class Oracle:
 
     def candidates(self, pattern: Pattern, context: int | None) -> list[int]:
         if context is None:
-            found = self.elements if pattern.descendant else self.elements[:1]
+            elements = self.elements if pattern.descendant else self.elements[:1]
         else:
             element = self.elements[context]
             walk = element.iterdescendants if pattern.descendant else element.iterchildren
-            found = list(walk(etree.Element))  # comments and instructions left out
-        return [self.place[element] for element in found if pattern.name in ("*", element.tag)]
+            elements = list(walk(etree.Element))  # comments and instructions left out
+        return [self.place[element] for element in elements if pattern.name in ("*", element.tag)]
 
     def holds(self, test: str, place: int) -> bool:
         """The exempt tests that are drawn: @x, @x = '1', contains(., '1')."""
@@ -88,24 +88,24 @@ class Oracle:
             branches = [part for part in pattern.parts if isinstance(part, Pattern)]
             choices = [sorted(self.witnesses(branch, place)) for branch in branches]
             lists = [*choices, sorted({w for w, _ in self.ends(pattern.next, place)})] if pattern.next else choices
-            for chosen in product(*lists):
-                if any(left >= right for left, right in pairwise(chosen)):
+            for places in product(*lists):
+                if any(left >= right for left, right in pairwise(places)):
                     continue
                 if pattern.next is None:
                     yield place, place
                     break
-                for _, end in self.ends(pattern.next, place, chosen[-1]):
+                for _, end in self.ends(pattern.next, place, places[-1]):
                     yield place, end
 
     def witnesses(self, branch: Pattern, context: int) -> set[int]:
-        placed = set(self.ends(branch, context))
+        pairs = set(self.ends(branch, context))
         value = branch.end.value
         if value is None:
-            return {witness for witness, _ in placed}
+            return {witness for witness, _ in pairs}
         if branch.end.call:
-            first = min((end for _, end in placed), default=None)
-            return {w for w, end in placed if end == first and value in self.text(end)}
-        return {witness for witness, end in placed if self.text(end) == value}
+            first = min((end for _, end in pairs), default=None)
+            return {w for w, end in pairs if end == first and value in self.text(end)}
+        return {witness for witness, end in pairs if self.text(end) == value}
 
     def selected(self, pattern: Pattern) -> list[int]:
         return sorted({end for _, end in self.ends(pattern, None)})
@@ -135,15 +135,15 @@ def without_value(pattern: Pattern) -> Pattern:
 
 
 def draw_small_document(random: Random, elements_max: int = 14) -> bytes:
-    left = random.randint(1, elements_max)
+    elements_left = random.randint(1, elements_max)
 
     def element(depth: int) -> str:
-        nonlocal left
-        left -= 1
+        nonlocal elements_left
+        elements_left -= 1
         name = random.choice(NAMES)
         attribute = f' x="{random.choice(VALUES)}"' if random.random() < 0.3 else ""
         inside = random.choice(VALUES) if random.random() < 0.3 else ""
-        while left > 0 and depth < 5 and random.random() < 0.75:
+        while elements_left > 0 and depth < 5 and random.random() < 0.75:
             inside += element(depth + 1)
         return f"<{name}{attribute}>{inside}</{name}>"
 

@@ -1,7 +1,7 @@
 """Saxon, through saxonche, is the oracle for transformations: what they give on documents, by XQuery 3.1.
 
 All queries of a round become functions of one module, which is run once over all documents, so compiling is shared.
-Each result stands in an element of its own: that is the wrapper within which payloads are compared. A dynamic error of
+Each result stands in its own element: that is the wrapper within which payloads are compared. A dynamic error of
 one query on one document is caught there; a query that does not compile is left out and counted.
 
     oracle = SaxonOracle()
@@ -106,11 +106,11 @@ def element(name: str) -> str:
 
 
 def row(number: int) -> str:
-    bound = f"attribute bound {{ local:b{number}($msg) }}"
-    made = f"{element('r')} {{ {bound}, {element('w')} {{ local:q{number}($msg) }} }}"
-    caught = f"{element('r')} {{ {bound}, attribute error {{ local-name-from-QName($err:code) }} }}"
+    attribute = f"attribute bound {{ local:b{number}($msg) }}"
+    result_element = f"{element('r')} {{ {attribute}, {element('w')} {{ local:q{number}($msg) }} }}"
+    error_element = f"{element('r')} {{ {attribute}, attribute error {{ local-name-from-QName($err:code) }} }}"
     # reverse() of the one element: without it the result is written before it is whole, and no error can be caught.
-    return f"try {{ reverse({made}) }} catch * {{ {caught} }}"
+    return f"try {{ reverse({result_element}) }} catch * {{ {error_element} }}"
 
 
 # --- comparing -------------------------------------------------------------------------------------------------------
@@ -140,8 +140,8 @@ def expanded(element: Any, *, scopes: bool = False) -> list[Any]:
     """An element without its prefixes: names, attributes, content; perhaps with the prefixes that are bound in it."""
     if not isinstance(element.tag, str):
         return [str(element.tag), getattr(element, "target", ""), element.text or ""]
-    bound = sorted((prefix, uri) for prefix, uri in element.nsmap.items() if prefix) if scopes else []
+    bindings = sorted((prefix, uri) for prefix, uri in element.nsmap.items() if prefix) if scopes else []
     content: list[Any] = [element.text or ""]
     for child in element:
         content += [expanded(child, scopes=scopes), child.tail or ""]
-    return [element.tag, sorted(element.attrib.items()), bound, content]
+    return [element.tag, sorted(element.attrib.items()), bindings, content]

@@ -62,15 +62,15 @@ def expected_result(document: bytes, steps: StepList) -> str:
     root = etree.fromstring(document, PARSER)
     starts = [root]
     if steps.start:
-        starts = select(etree.fromstring(written(root).encode(), PARSER), steps.start_oracle, steps.oracle_namespaces)
-    trees = [written(start) for start in starts]
+        starts = select(etree.fromstring(to_text(root).encode(), PARSER), steps.start_oracle, steps.oracle_namespaces)
+    trees = [to_text(start) for start in starts]
     for step in steps.steps:
-        left = []
+        remaining_trees = []
         for tree in trees:
             root = etree.fromstring(tree.encode(), PARSER)
             if STEPS[step.word](root, select(root, step.oracle, steps.oracle_namespaces), step):
-                left.append(written(root))
-        trees = left
+                remaining_trees.append(to_text(root))
+        trees = remaining_trees
     return "".join(trees)
 
 
@@ -168,13 +168,13 @@ def keep(root: Any, items: Sequence[Any], step: Step) -> bool:
 
 
 def rename(root: Any, items: Sequence[Any], step: Step) -> bool:
-    chosen: dict[Any, set[str]] = {}
+    names_by_element: dict[Any, set[str]] = {}
     for item in items:
         if is_attribute(item):
-            chosen.setdefault(item.getparent(), set()).add(item.attrname)
+            names_by_element.setdefault(item.getparent(), set()).add(item.attrname)
         else:
             item.tag = step.new_name(attribute=False)
-    for element, names in chosen.items():
+    for element, names in names_by_element.items():
         new = step.new_name(attribute=True)
         attributes = [(new if name in names else name, value) for name, value in element.attrib.items()]
         if len(dict(attributes)) < len(attributes):
@@ -209,7 +209,7 @@ STEPS: dict[str, Callable[[Any, Sequence[Any], Step], bool]] = {
 # --- trees as text ---------------------------------------------------------------------------------------------------
 
 
-def written(root: Any) -> str:
+def to_text(root: Any) -> str:
     uris: dict[str, str] = {"http://www.w3.org/XML/1998/namespace": "xml"}
 
     def name(tag: str) -> str:
@@ -230,6 +230,6 @@ def written(root: Any) -> str:
         return f"<{tag}{attributes}>{inside}</{tag}>"
 
     body = write(root)
-    declared = "".join(f" xmlns:{prefix}={quoteattr(uri)}" for uri, prefix in uris.items() if prefix != "xml")
+    declarations = "".join(f" xmlns:{prefix}={quoteattr(uri)}" for uri, prefix in uris.items() if prefix != "xml")
     end = min(place for place in (body.find(sign) for sign in (" ", ">")) if place > 0)
-    return body[:end] + declared + body[end:]
+    return body[:end] + declarations + body[end:]

@@ -32,10 +32,10 @@ def view(data: bytes, shown: Collection[int]) -> list[bytes]:
 
 
 def _fragment(top: Any, shown: Collection[int], places: dict[Any, int]) -> bytes:
-    return bytes(etree.tostring(_seen(top, shown, places), method="c14n", exclusive=True, with_comments=True))
+    return bytes(etree.tostring(_visible_copy(top, shown, places), method="c14n", exclusive=True, with_comments=True))
 
 
-def _seen(top: Any, shown: Collection[int], places: dict[Any, int]) -> Any:
+def _visible_copy(top: Any, shown: Collection[int], places: dict[Any, int]) -> Any:
     """A copy of a subtree with the elements that are shown. It is pruned, not built, so that prefixes stay."""
     copy = deepcopy(top)
     copy.tail = None
@@ -63,16 +63,16 @@ def _prune(original: Any, twin: Any, shown: Collection[int], places: dict[Any, i
 
 def _write(parent: Any, anchor: Any, gaps: list[list[Any]]) -> None:
     """Of white space on both sides of what is taken out, that behind it is left. In an empty parent there is none."""
-    left: list[Any] = []
+    remaining: list[Any] = []
     for gap in gaps:
-        if left and gap[0][:1] and gap[0][:1] in SPACE:
-            left[-1] = left[-1].rstrip(SPACE)
-        left = [*left[:-1], left[-1] + gap[0], *gap[1:]] if left else gap
+        if remaining and gap[0][:1] and gap[0][:1] in SPACE:
+            remaining[-1] = remaining[-1].rstrip(SPACE)
+        remaining = [*remaining[:-1], remaining[-1] + gap[0], *gap[1:]] if remaining else gap
     is_empty = not any(isinstance(child.tag, str) for child in parent)
-    if len(gaps) > 1 and is_empty and len(left) == 1 and not left[0].strip(SPACE):
-        left = [""]
+    if len(gaps) > 1 and is_empty and len(remaining) == 1 and not remaining[0].strip(SPACE):
+        remaining = [""]
     text = ""
-    for piece in [*left, None]:
+    for piece in [*remaining, None]:
         if isinstance(piece, str):
             text += piece
             continue

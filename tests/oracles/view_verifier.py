@@ -115,11 +115,11 @@ def open_box(key: bytes, about: bytes, box: bytes) -> bytes:
     if size < BLOCK or size % BLOCK:
         _refuse(MALFORMED, "a box has a length that none can have")
     try:
-        filled = AESGCMSIV(key).decrypt(box[:NONCE], box[NONCE:], about)
+        padded_data = AESGCMSIV(key).decrypt(box[:NONCE], box[NONCE:], about)
     except InvalidTag:
         _refuse(MALFORMED, "a box does not open")
-    data = filled.rstrip(b"\0")
-    if not data.endswith(b"\x80") or len(filled) - len(data) >= BLOCK:
+    data = padded_data.rstrip(b"\0")
+    if not data.endswith(b"\x80") or len(padded_data) - len(data) >= BLOCK:
         _refuse(MALFORMED, "a box is not filled up as it should be")
     return data[:-1]
 
@@ -257,7 +257,7 @@ def _open_elements(package: _Package, manifest: _Manifest) -> dict[bytes, _Eleme
 
 def _walk(roots: Iterable[bytes], elements: dict[bytes, _Element]) -> dict[bytes, _Element]:
     """Go down from the roots, and return the elements on the way, each one before its children."""
-    found: dict[bytes, _Element] = {}
+    elements_on_way: dict[bytes, _Element] = {}
     todo = [(token, b"") for token in roots]
     while todo:
         token, parent = todo.pop()
@@ -266,17 +266,17 @@ def _walk(roots: Iterable[bytes], elements: dict[bytes, _Element]) -> dict[bytes
             _refuse(FORGED, "an element is missing")
         if element.entry.parent != parent:
             _refuse(FORGED, "an element names another parent")
-        if token in found:
+        if token in elements_on_way:
             _refuse(FORGED, "an element stands in two places")
-        found[token] = element
+        elements_on_way[token] = element
         todo += [(child, token) for child in element.entry.children]
-    return found
+    return elements_on_way
 
 
-def _view_digest(package: _Package, roots: Iterable[bytes], found: dict[bytes, _Element]) -> bytes:
+def _view_digest(package: _Package, roots: Iterable[bytes], elements: dict[bytes, _Element]) -> bytes:
     """Compute the digest of a view from all of its elements, which are given each one before its children."""
     digests: dict[bytes, bytes] = {}
-    for token, element in reversed(found.items()):
+    for token, element in reversed(elements.items()):
         entry = element.entry
         below = [digests[child] for child in entry.children]
         place = (token, entry.parent, entry.version)
@@ -358,13 +358,13 @@ class View:
         if package.base > self.version:
             _refuse(GAP, "a package for a newer view than this one")
         manifest = self._open_manifest(package)
-        opened = _open_elements(package, manifest)
-        found = _walk(manifest.roots, {**self._elements, **opened})
+        new_elements = _open_elements(package, manifest)
+        elements = _walk(manifest.roots, {**self._elements, **new_elements})
         try:
-            self._public_key.verify(manifest.signature, _view_digest(package, manifest.roots, found))
+            self._public_key.verify(manifest.signature, _view_digest(package, manifest.roots, elements))
         except InvalidSignature as error:
             raise RefusalError(f"{FORGED}: the publisher has not signed this view") from error
-        self.version, self._roots, self._elements = package.version, manifest.roots, found
+        self.version, self._roots, self._elements = package.version, manifest.roots, elements
         return True
 
     def _open_manifest(self, package: _Package) -> _Manifest:

@@ -73,11 +73,11 @@ def has_xmlsec1() -> bool:
 def is_valid_to_xmlsec1(signature: bytes, directory: Path) -> bool:
     (directory / "signature.xml").write_bytes(signature)
     (directory / "key").write_bytes(KEY)
-    done = subprocess.run(
+    process = subprocess.run(
         ["xmlsec1", "verify", "--hmackey", str(directory / "key"), str(directory / "signature.xml")],
         capture_output=True,
         timeout=60,
         check=False,
     )
-    assert done.returncode in (0, 1), done.stderr
-    return done.returncode == 0
+    assert process.returncode in (0, 1), process.stderr
+    return process.returncode == 0

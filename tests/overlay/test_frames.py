@@ -20,6 +20,8 @@ from treecast.overlay.frames import (
     FrameDecoder,
     FrameError,
     encode,
+    encode_each,
+    recycle,
 )
 from treecast.overlay.messages import (
     NAME_CHARS_MAX,
@@ -249,3 +251,23 @@ def test_a_damaged_frame_that_was_received_in_place() -> None:
     assert [packet.message for packet in decoder.filled(len(both))] == [Hello("a")]
     with pytest.raises(FrameError, match="TC403"):
         decoder.filled(0)
+
+
+def test_a_frame_that_nobody_needs_any_more_is_used_again_whatever_was_in_it() -> None:
+    frames._SPARE_FRAMES.clear()
+    (large,) = encode_each([packet_of(Hello("a" * 1_000)) for _ in range(100)])
+    recycle(large)
+    (small,) = encode_each(PACKETS)
+    assert small is large
+    assert FrameDecoder().feed(small) == PACKETS
+    (other,) = encode_each(PACKETS)
+    assert other is not small and other == small
+
+
+def test_what_is_refused_leaves_nothing_behind() -> None:
+    refused: list[FrameError] = []
+    too_large = packet_of(Hello("a" * 1_000))
+    (frame,) = encode_each([too_large, PACKETS[0], too_large, PACKETS[1], too_large], 500, refused)
+    assert [error.code for error in refused] == ["TC402"] * 3
+    assert FrameDecoder().feed(frame) == PACKETS[:2]
+    assert list(encode_each([too_large], 500, refused)) == []

@@ -12,7 +12,7 @@ from test_papers_transformations import TIDES, article
 
 from treecast import Index, Subscription
 from treecast.errors import PeerError
-from treecast.experiments.onyx_schema import shortened
+from treecast.experiments.onyx_schema import shorten
 from treecast.overlay.onyx.routing import (
     LOCAL,
     Delta,
@@ -413,7 +413,7 @@ def test_what_a_source_cannot_send() -> None:
         query = routed(text)
         assert possible(query, schema) == query, text  # each can match: they are drawn from the schema
     mapped = [routed(text) for text in queries]
-    for query, shorter in zip(mapped, (shortened(query, schema) for query in mapped), strict=True):
+    for query, shorter in zip(mapped, (shorten(query, schema) for query in mapped), strict=True):
         one, other = RoutingTable(), RoutingTable()
         one.update("b", query)
         other.update("b", shorter)

@@ -45,12 +45,12 @@ async def serve(reader: Reader, steps: Any) -> Stream:
     broker.tail.position.return_value = Position(0, frozenset())
     broker.tail.last_document.return_value = 0
     feed = Feed(client, DoorSettings())
-    feed._opened(broker)
+    feed._on_opened(broker)
     stream = feed.open(["a"], "")
     stream.connection = reader
     running = asyncio.create_task(feed.run(stream, reader.write))
     await asyncio.sleep(0.01)
-    await steps(feed._announced)
+    await steps(feed._on_announced)
     stream.close()
     await running
     return stream

@@ -60,7 +60,7 @@ def test_announcements_that_are_missing_are_read() -> None:
 
     def announce(place: int, before: int) -> None:
         headers = {"Nats-Sequence": str(place), "Nats-Last-Sequence": str(before)}
-        feed._announced("a", Mock(headers=headers, data=encode(item(place)[1])))
+        feed._on_announced("a", Mock(headers=headers, data=encode(item(place)[1])))
 
     announce(3, 1)
     announce(4, 3)

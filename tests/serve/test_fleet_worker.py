@@ -13,7 +13,7 @@ from support.fleet import LEFT_OUT, SMALL, FleetWorker, NatsServer
 from support.nats_server import program
 from support.served_http import eventually
 
-from treecast.serve.fleet.backbone import Outgoing, Stored
+from treecast.serve.fleet.backbone import Outgoing, StoreReceipt
 from treecast.serve.fleet.fleet_error import BackboneError
 from treecast.serve.fleet.fleet_process import Worker, WorkerOptions
 from treecast.serve.fleet.records import CATALOG, DELIVERIES, DOCUMENTS, DocumentRecord, SubscriptionRecord, encode
@@ -66,7 +66,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, SECONDS))
 
 
-async def publish(made: Worker, text: str, id: str = "one") -> Stored:
+async def publish(made: Worker, text: str, id: str = "one") -> StoreReceipt:
     record = DocumentRecord("default", "", 0, text.encode())
     (stored,) = await made.backbone.store([Outgoing(made.backbone.names.document, encode(record), id)])
     return stored
@@ -87,7 +87,7 @@ def test_documents_are_acknowledged_after_their_deliveries_are_stored(server: Na
     def never_stores(made: Worker) -> None:
         store = made.backbone.store
 
-        async def fail(messages: Any, **given: Any) -> list[Stored]:
+        async def fail(messages: Any, **given: Any) -> list[StoreReceipt]:
             if any(".delivery." in message.subject for message in messages):
                 tried.set()
                 raise BackboneError("as the test wants it")

@@ -67,7 +67,7 @@ def test_who_has_the_wrong_certificate_or_none_is_refused(
     async def run() -> None:
         async with served(tmp_path, RuntimeSettings(handshake_ms=500), tls=ours.files("localhost")) as box:
             alice = ours.files("alice")
-            await refused(box.address, "alice", TlsFiles(ca=ours.ca), "closes the connection")  # none
+            await refused(box.address, "alice", TlsFiles(ca=ours.ca), "certificate required")  # none
             stolen = TlsFiles(certificate=theirs.files("alice").certificate, ca=ours.ca)
             await refused(box.address, "alice", stolen, "certificates of both sides")  # of another CA
             await refused(box.address, "bob", alice, "TC601 this client may not call itself 'bob'")

@@ -36,9 +36,9 @@ class Story:
         self.time_us += 10
         return self.history.send(client, command, self.time_us)
 
-    def answer(self, operation: Operation, *documents: int, refused: bool = False, code: str = "TC104") -> None:
+    def answer(self, operation: Operation, *documents: int, is_refused: bool = False, code: str = "TC104") -> None:
         self.time_us += 10
-        refusals = [Refusal(0, code, "no")] if refused else []
+        refusals = [Refusal(0, code, "no")] if is_refused else []
         self.history.answer(operation, Answer(0, list(documents), refusals), self.time_us)
 
     def do(self, command: Command, *documents: int, client: str = "c1") -> None:
@@ -113,13 +113,13 @@ def test_documents_of_a_removed_source_are_found(story: Story) -> None:
     story.receive(2, X2)
     story.do(RegisterSource("own"))
     story.do(RemoveSource("own"))
-    story.answer(story.send(Publish("own", [Document(X3)])), refused=True, code="TC410")
+    story.answer(story.send(Publish("own", [Document(X3)])), is_refused=True, code="TC410")
     assert story.wrong() == ""
     story.do(Publish("own", [Document(b"<y/>")]), 3)
     assert story.wrong().startswith("c1 published to own, and the answer was")
     story = Story()
     story.do(RegisterSource("own"))
-    story.answer(story.send(Publish("own", [Document(X3)])), refused=True, code="TC410")
+    story.answer(story.send(Publish("own", [Document(X3)])), is_refused=True, code="TC410")
     assert story.wrong().startswith("c1 published to own, and the answer was")
 
 
@@ -205,7 +205,7 @@ def test_what_happens_at_the_same_time_may_be_either() -> None:
 
 
 def test_a_refused_subscription_changes_nothing(story: Story) -> None:
-    story.answer(story.send(Subscribe("q", "//y")), refused=True)
+    story.answer(story.send(Subscribe("q", "//y")), is_refused=True)
     story.publish(Y1, first=3)
     story.receive(1, X1)
     story.receive(2, X2)

@@ -42,13 +42,13 @@ FAILED = tomllib.loads((Path(__file__).parent / "failed_seeds.toml").read_text(e
 def run_all(seeds: range) -> tuple[list[Outcome], list[Outcome]]:
     """All outcomes, and the failing ones."""
     outcomes: list[Outcome] = []
-    failed = list(run_seeds(BrokerScenario(), seeds, outcomes.append))
-    return outcomes, failed
+    failures = list(run_seeds(BrokerScenario(), seeds, outcomes.append))
+    return outcomes, failures
 
 
 def test_fresh_seeds() -> None:
-    outcomes, failed = run_all(range(FIRST_SEED, FIRST_SEED + SEEDS))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    outcomes, failures = run_all(range(FIRST_SEED, FIRST_SEED + SEEDS))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
     # A scenario in which nothing happens finds nothing.
     means = {name: sum(outcome.counts[name] for outcome in outcomes) / SEEDS for name in outcomes[0].counts}
     assert means["operations"] > 30 and means["receipts"] > 30 and means["refused"] > 1
@@ -58,8 +58,8 @@ def test_fresh_seeds() -> None:
 @pytest.mark.parametrize("name", [DamagedBrokerScenario.name, DoorsScenario.name, FailingSubscribersScenario.name])
 def test_fresh_seeds_of_other_scenarios(name: str) -> None:
     outcomes: list[Outcome] = []
-    failed = list(run_seeds(SCENARIOS[name](), range(FIRST_SEED, FIRST_SEED + OTHER_SEEDS), outcomes.append))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(SCENARIOS[name](), range(FIRST_SEED, FIRST_SEED + OTHER_SEEDS), outcomes.append))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
     assert sum(outcome.counts["letters"] for outcome in outcomes) > 1
     if name == DoorsScenario.name:
         assert all(sum(outcome.counts[what] for outcome in outcomes) > 60 for what in ("postponed", "records"))
@@ -80,18 +80,20 @@ def test_seeds_that_failed_once(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_found(name: str) -> None:
     scenario = PLANTED[name]
-    found = next((o for o in map(scenario.run, range(PLANTED_SEEDS_MAX)) if o.failure is not None), None)
-    assert found is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
-    assert " raised " not in str(found.failure), "a check finds it; that the planted code breaks says nothing"
+    failing = next((o for o in map(scenario.run, range(PLANTED_SEEDS_MAX)) if o.failure is not None), None)
+    assert failing is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
+    assert " raised " not in str(failing.failure), "a check finds it; that the planted code breaks says nothing"
     # It is the planted bug, and nothing else, that makes this seed fail.
-    assert type(scenario)().run(found.seed).failure is None
+    assert type(scenario)().run(failing.seed).failure is None
 
 
 def test_a_planted_bug_is_shortened() -> None:
     scenario = PLANTED["acknowledgement before the write"]
-    found = next(o for o in map(scenario.run, range(PLANTED_SEEDS_MAX)) if o.failure is not None and len(o.faults) > 3)
-    short = shorten(scenario, found, runs_max=60)
-    assert short.failure is not None and len(short.faults) < len(found.faults)
+    failing = next(
+        o for o in map(scenario.run, range(PLANTED_SEEDS_MAX)) if o.failure is not None and len(o.faults) > 3
+    )
+    short = shorten(scenario, failing, runs_max=60)
+    assert short.failure is not None and len(short.faults) < len(failing.faults)
     assert scenario.run(short.seed, short.faults).digest == short.digest
 
 
@@ -100,9 +102,9 @@ def test_runs_repeat_whatever_the_hash_seed() -> None:
 
 
 def test_a_failing_seed_repeats_whatever_the_hash_seed() -> None:
-    found = next(o for o in map(PLANTED["reordering"].run, range(PLANTED_SEEDS_MAX)) if o.failure is not None)
-    again = PLANTED["reordering"].run(found.seed)
-    assert (again.digest, again.failure, again.trace) == (found.digest, found.failure, found.trace)
+    failing = next(o for o in map(PLANTED["reordering"].run, range(PLANTED_SEEDS_MAX)) if o.failure is not None)
+    second = PLANTED["reordering"].run(failing.seed)
+    assert (second.digest, second.failure, second.trace) == (failing.digest, failing.failure, failing.trace)
 
 
 def test_a_saved_index_counts_only_when_what_it_has_is_durable() -> None:
@@ -130,9 +132,9 @@ def test_a_saved_index_counts_only_when_what_it_has_is_durable() -> None:
         run.play()
         return run.world.failure
 
-    found = next((seed for seed in range(PLANTED_SEEDS_MAX) if failure(Hasty, seed)), None)
-    assert found is not None
-    assert failure(Eager, found) is None
+    failing_seed = next((seed for seed in range(PLANTED_SEEDS_MAX) if failure(Hasty, seed)), None)
+    assert failing_seed is not None
+    assert failure(Eager, failing_seed) is None
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

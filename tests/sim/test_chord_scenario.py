@@ -31,8 +31,8 @@ PLANTED_SEEDS_MAX = 20
 
 def test_fresh_seeds() -> None:
     outcomes: list[Outcome] = []
-    failed = list(run_seeds(ChordScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(ChordScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
     # A scenario in which nothing happens finds nothing.
     names = {name for outcome in outcomes for name in outcome.counts}
     means = {name: sum(outcome.counts.get(name, 0) for outcome in outcomes) / SEEDS for name in names}

@@ -24,14 +24,14 @@ PLANTED_SEEDS_MAX = 40
 @pytest.mark.long
 def test_many_seeds() -> None:
     first = FIRST_SEED + SEEDS
-    failed = list(run_seeds(ControlScenario(), range(first, first + 2_000), lambda outcome: None))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(ControlScenario(), range(first, first + 2_000), lambda outcome: None))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
 
 
 def test_fresh_seeds() -> None:
     outcomes: list[Outcome] = []
-    failed = list(run_seeds(ControlScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(ControlScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
     # A scenario in which nothing happens finds nothing.
     means = {name: sum(outcome.counts[name] for outcome in outcomes) / SEEDS for name in outcomes[0].counts}
     assert means["views"] > 3 and means["adoptions"] > 20 and means["answers"] > 10
@@ -43,10 +43,10 @@ def test_planted_bugs_are_found(name: str) -> None:
     scenario = PLANTED[name]
     first = PLANTED_FIRST.get(name, 0)
     seeds = range(first, first + PLANTED_SEEDS_MAX)
-    found = next((outcome for outcome in map(scenario.run, seeds) if outcome.failure is not None), None)
-    assert found is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
+    failing = next((outcome for outcome in map(scenario.run, seeds) if outcome.failure is not None), None)
+    assert failing is not None, f"{PLANTED_SEEDS_MAX} seeds did not find it"
     # It is the planted bug, and nothing else, that makes this seed fail.
-    assert ControlScenario().run(found.seed).failure is None
+    assert ControlScenario().run(failing.seed).failure is None
 
 
 def test_runs_repeat_whatever_the_hash_seed() -> None:

@@ -24,7 +24,7 @@ def test_a_record_is_the_last_that_was_acknowledged_or_one_asked_for_since() -> 
     assert possible_values(story.history, A) == [b"3"]
     story.send(RemoveRecord(*A))
     assert possible_values(story.history, A) == [b"3", None]
-    story.answer(story.send(SetRecord(*A, b"4")), refused=True)
+    story.answer(story.send(SetRecord(*A, b"4")), is_refused=True)
     assert possible_values(story.history, A) == [b"3", None], "refused: it was never set"
 
 
@@ -43,14 +43,14 @@ def test_records_that_are_lost_wrong_or_too_many_are_found() -> None:
 def test_a_record_is_refused_only_if_there_is_no_room() -> None:
     story = Story()
     story.do(SetRecord(*A, b"1"))
-    story.answer(story.send(SetRecord(*B, b"2")), refused=True, code="TC413")
+    story.answer(story.send(SetRecord(*B, b"2")), is_refused=True, code="TC413")
     assert list(wrong_refusals(story.history, 1)) == []
     assert len(list(wrong_refusals(story.history, 2))) == 1
     removal = story.send(RemoveRecord(*A))
-    story.answer(story.send(SetRecord(*B, b"2"), "c2"), refused=True, code="TC413")
+    story.answer(story.send(SetRecord(*B, b"2"), "c2"), is_refused=True, code="TC413")
     assert list(wrong_refusals(story.history, 1)) == [], "it may still have been there"
     story.answer(removal)
-    story.answer(story.send(SetRecord(*B, b"2"), "c2"), refused=True, code="TC413")
+    story.answer(story.send(SetRecord(*B, b"2"), "c2"), is_refused=True, code="TC413")
     assert len(list(wrong_refusals(story.history, 1))) == 1
 
 

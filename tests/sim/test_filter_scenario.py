@@ -26,8 +26,8 @@ PLANTED_SEEDS_MAX = 30
 
 def test_fresh_seeds() -> None:
     outcomes: list[Outcome] = []
-    failed = list(run_seeds(FilterScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(FilterScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
     names = {name for outcome in outcomes for name in outcome.counts}
     means = {name: sum(outcome.counts.get(name, 0) for outcome in outcomes) / SEEDS for name in names}
     assert means["subscribed"] > 5 and means["complete"] > 4 and means["matches"] > 5 and means["crashes"] > 1

@@ -62,8 +62,8 @@ class Tables:
 def check(seeds: range, monkeypatch: pytest.MonkeyPatch) -> int:
     tables = Tables()
     monkeypatch.setattr(NetworkRun, "_wrong_tables", lambda run: tables.wrong(run))
-    failed = list(run_seeds(SetScenario(), seeds, lambda outcome: None))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(SetScenario(), seeds, lambda outcome: None))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
     return tables.with_sets
 
 

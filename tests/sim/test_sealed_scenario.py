@@ -22,8 +22,8 @@ BUG_SEEDS = 20
 
 def test_fresh_seeds() -> None:
     outcomes: list[Outcome] = []
-    failed = list(run_seeds(SealedScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(SealedScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
     names = ("views", "structure", "partial", "revocations", "dead", "joins", "caught up")
     means = {name: sum(outcome.counts.get(name, 0) for outcome in outcomes) / SEEDS for name in names}
     # A scenario in which nothing happens finds nothing.
@@ -34,16 +34,16 @@ def test_fresh_seeds() -> None:
 @pytest.mark.long
 def test_many_seeds() -> None:
     first = FIRST_SEED + SEEDS
-    failed = list(run_seeds(SealedScenario(), range(first, first + LONG_SEEDS), lambda outcome: None))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(SealedScenario(), range(first, first + LONG_SEEDS), lambda outcome: None))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_planted_bugs_are_found(name: str) -> None:
     with plant(name):
-        found = next((one for one in map(SealedScenario().run, range(BUG_SEEDS)) if one.failure is not None), None)
-    assert found is not None, f"{BUG_SEEDS} seeds did not find it"
-    assert SealedScenario().run(found.seed).failure is None
+        failing = next((one for one in map(SealedScenario().run, range(BUG_SEEDS)) if one.failure is not None), None)
+    assert failing is not None, f"{BUG_SEEDS} seeds did not find it"
+    assert SealedScenario().run(failing.seed).failure is None
 
 
 def test_brokers_die_at_each_level_and_at_two() -> None:

@@ -29,8 +29,8 @@ LONG_SEEDS = 5_000
 
 def test_fresh_seeds() -> None:
     outcomes: list[Outcome] = []
-    failed = list(run_seeds(SelectiveScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(SelectiveScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
     names = ("starts", "wants", "beyond", "arrivals", "links", "merges", "inquiries", "dead", "joins")
     means = {name: sum(outcome.counts.get(name, 0) for outcome in outcomes) / SEEDS for name in names}
     # A scenario in which nothing happens finds nothing.
@@ -41,16 +41,16 @@ def test_fresh_seeds() -> None:
 @pytest.mark.long
 def test_many_seeds() -> None:
     first = FIRST_SEED + SEEDS
-    failed = list(run_seeds(SelectiveScenario(), range(first, first + LONG_SEEDS), lambda outcome: None))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(SelectiveScenario(), range(first, first + LONG_SEEDS), lambda outcome: None))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_planted_bugs_are_found(name: str) -> None:
     with plant(name):
-        found = next((one for one in map(SelectiveScenario().run, range(20)) if one.failure is not None), None)
-    assert found is not None, "20 seeds did not find it"
-    assert SelectiveScenario().run(found.seed).failure is None
+        failing = next((one for one in map(SelectiveScenario().run, range(20)) if one.failure is not None), None)
+    assert failing is not None, "20 seeds did not find it"
+    assert SelectiveScenario().run(failing.seed).failure is None
 
 
 def test_brokers_die_at_each_level_and_at_two() -> None:
@@ -67,7 +67,7 @@ def test_brokers_die_at_each_level_and_at_two() -> None:
 
 def test_requests_go_to_lower_ranks_and_updates_to_higher(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = draw_plan(3)
-    rank = {"source": 0} | {name: plan.rank(name) for name in plan.brokers()}
+    rank = {"source": 0} | {name: rank for rank, level in enumerate(plan.levels, 1) for name in level}
     rank |= dict.fromkeys(plan.subscribers, len(plan.levels) + 1)
     steps: dict[type, set[int]] = {Inquiry: set(), Wants: set(), Update: set()}
     send = Network.send

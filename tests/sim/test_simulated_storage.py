@@ -36,7 +36,7 @@ def test_bodies_are_dropped_in_order() -> None:
 
 
 def test_a_crash_keeps_a_prefix_of_what_was_not_synced() -> None:
-    left = set()
+    prefixes = set()
     for seed in range(40):
         storage = SimulatedStorage()
         storage.write([Put("t", 0, b"")])
@@ -46,12 +46,12 @@ def test_a_crash_keeps_a_prefix_of_what_was_not_synced() -> None:
         storage.crash(Random(seed))
         keys = tuple(key for key, _ in storage.scan("t", -1, 9))
         assert keys == (0, 1, 2, 3)[: len(keys)] and storage.count("u") == len(keys) - 1, "whole groups, in order"
-        left.add(keys)
-    assert len(left) == 4
+        prefixes.add(keys)
+    assert len(prefixes) == 4
 
 
 def test_a_failed_sync_breaks_the_store_until_it_is_opened() -> None:
-    found = set()
+    counts = set()
     for seed in range(20):
         storage = SimulatedStorage()
         storage.failing_syncs = 1
@@ -61,9 +61,9 @@ def test_a_failed_sync_breaks_the_store_until_it_is_opened() -> None:
         with pytest.raises(StorageError, match="TC420"):
             storage.write([Put("t", 2, b"")])
         storage.open(Random(seed))
-        found.add(storage.count("t"))
+        counts.add(storage.count("t"))
         storage.write([Put("t", 3, b"")])
-    assert found == {0, 1}, "nobody knows whether the group of a failed sync is there"
+    assert counts == {0, 1}, "nobody knows whether the group of a failed sync is there"
 
 
 def test_a_full_disk_is_an_answer() -> None:

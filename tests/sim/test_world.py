@@ -99,23 +99,23 @@ def test_runs_repeat_whatever_the_hash_seed() -> None:
 def test_each_fault_changes_what_happens(fault: Fault) -> None:
     assert len(text_of(fault)) > 10
     without = Letters().run(3, [])
-    disturbed = Letters().run(3, [fault])
-    assert without.failure is None and disturbed.failure is None
-    assert disturbed.digest != without.digest
+    with_fault = Letters().run(3, [fault])
+    assert without.failure is None and with_fault.failure is None
+    assert with_fault.digest != without.digest
     # A fault changes more than its own line of the trace.
-    assert disturbed.events != without.events or "lost" in Letters().run(3, [fault], with_trace=True).trace
+    assert with_fault.events != without.events or "lost" in Letters().run(3, [fault], with_trace=True).trace
 
 
 def test_a_stalled_host_gets_everything_afterwards() -> None:
     world = World(1, LetterCodec())
-    confirmed: list[int] = []
+    confirmed_ids: list[int] = []
     world.add_host("mailbox", Mailbox)
-    world.add_host("ann", lambda storage, random: Writer("ann", range(3)), lambda event: confirmed.append(event.id))
+    world.add_host("ann", lambda storage, random: Writer("ann", range(3)), lambda event: confirmed_ids.append(event.id))
     world.schedule([HostFault("stall", "mailbox", 1, 1_000)])
     world.run(999)
-    assert confirmed == []
+    assert confirmed_ids == []
     world.run(1_050)
-    assert set(confirmed) == {0, 1, 2}
+    assert set(confirmed_ids) == {0, 1, 2}
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_a_stalled_host_gets_everything_afterwards() -> None:
 def test_a_slow_host_serves_first_come_first(faults: list[Fault]) -> None:
     """Also when it is fast again, and others still wait."""
     world = World(1, LetterCodec())
-    handled: list[int] = []
+    handled_ids: list[int] = []
 
     class Listing(Mailbox):
         def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
-            handled.append(message.id)
+            handled_ids.append(message.id)
             return super().receive(sender, message, now_ms)
 
     host = world.add_host("mailbox", Listing)
@@ -141,7 +141,7 @@ def test_a_slow_host_serves_first_come_first(faults: list[Fault]) -> None:
     for number in range(12):
         world.at(number * 5_000, host.arrive, "ann", [Letter(number, "")])
     world.run(1_000)
-    assert handled == list(range(12))
+    assert handled_ids == list(range(12))
 
 
 def test_an_exception_of_a_peer_fails_the_run() -> None:
@@ -166,14 +166,14 @@ def test_swarm_draws_all_kinds_and_leaves_kinds_out() -> None:
     everything = set.union(*kinds)
     assert len(everything) == 15
     for one in everything:
-        assert 0.1 < sum(one in drawn for drawn in kinds) / len(kinds) < 0.6
-    assert any(not drawn for drawn in kinds)
+        assert 0.1 < sum(one in run_kinds for run_kinds in kinds) / len(kinds) < 0.6
+    assert any(not run_kinds for run_kinds in kinds)
     assert all(from_toml(to_toml(faults)) == faults for faults in runs)
 
 
 def test_rare_branches_are_taken_often_in_some_runs_only() -> None:
-    taken = [sum(World(seed, LetterCodec()).chance("early") for _ in range(1)) for seed in range(5)]
-    assert taken == [sum(World(seed, LetterCodec()).chance("early") for _ in range(1)) for seed in range(5)]
+    chances = [sum(World(seed, LetterCodec()).chance("early") for _ in range(1)) for seed in range(5)]
+    assert chances == [sum(World(seed, LetterCodec()).chance("early") for _ in range(1)) for seed in range(5)]
     counts = []
     for seed in range(100):
         world = World(seed, LetterCodec())
@@ -183,13 +183,13 @@ def test_rare_branches_are_taken_often_in_some_runs_only() -> None:
 
 
 def test_shortening_keeps_what_is_needed() -> None:
-    tried = 0
+    attempts = 0
 
-    def fails(kept: list[int]) -> bool:
-        nonlocal tried
-        tried += 1
-        return {3, 50, 51} <= set(kept)
+    def fails(numbers: list[int]) -> bool:
+        nonlocal attempts
+        attempts += 1
+        return {3, 50, 51} <= set(numbers)
 
     assert shorten_list(list(range(64)), fails) == [3, 50, 51]
-    assert tried < 120
-    assert shorten_list([1, 2], lambda kept: True) == []
+    assert attempts < 120
+    assert shorten_list([1, 2], lambda numbers: True) == []

@@ -44,9 +44,9 @@ print("MiB", grown >> 10, file=sys.stderr)
 """
 
 
-def rows_of(path: Path, **given: object) -> list[tuple[str, str | None]]:
+def rows_of(path: Path, **settings: object) -> list[tuple[str, str | None]]:
     """The name of each member, and the code of its error."""
-    options = Options.parse(to_strings({"paths": [path], **given}))
+    options = Options.parse(to_strings({"paths": [path], **settings}))
     return [
         (row["file"].rpartition("!/")[2], row["error"] and row["error"]["code"])
         for task in make(list_files(options.paths), options)
@@ -58,8 +58,8 @@ def rows_of(path: Path, **given: object) -> list[tuple[str, str | None]]:
 def memory_of(path: Path, record: str = "", ratio_max: int = 250) -> tuple[list[str], int]:
     """What a separate process says of each member, and by how many MiB it grew."""
     command = [sys.executable, "-c", MEMORY, str(path), record, str(ratio_max)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-    return done.stdout.splitlines(), int(done.stderr.split()[-1])
+    process = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    return process.stdout.splitlines(), int(process.stderr.split()[-1])
 
 
 def bomb_of(method: int, *, mebibytes: int) -> bytes:
@@ -107,12 +107,12 @@ def test_a_size_that_is_not_true_is_a_row(tmp_path: Path, method: int, delta: in
     with zipfile.ZipFile(data, "w", method) as archive:
         archive.writestr("1.xml", b"<a>one</a>")
         archive.writestr("2.xml", b"<a>two</a>")
-    changed = bytearray(data.getvalue())
-    at = changed.index(b"PK\x01\x02") + 24
-    (size,) = struct.unpack_from("<I", changed, at)
-    struct.pack_into("<I", changed, at, size + delta)
+    archive_bytes = bytearray(data.getvalue())
+    at = archive_bytes.index(b"PK\x01\x02") + 24
+    (size,) = struct.unpack_from("<I", archive_bytes, at)
+    struct.pack_into("<I", archive_bytes, at, size + delta)
     path = tmp_path / "a.zip"
-    path.write_bytes(changed)
+    path.write_bytes(archive_bytes)
     assert rows_of(path) == [("1.xml", "TC714"), ("2.xml", None)]
 
 
@@ -121,12 +121,12 @@ def test_lzma_with_a_dictionary_of_gigabytes_is_a_row(tmp_path: Path) -> None:
     with zipfile.ZipFile(data, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("1.xml", b"<a/>")
         archive.writestr("2.xml", b"<b/>")
-    changed = bytearray(data.getvalue())
+    archive_bytes = bytearray(data.getvalue())
     at = 30 + len("1.xml")
-    assert changed[at + 2 : at + 4] == b"\x05\x00"
-    struct.pack_into("<I", changed, at + 5, 0xF000_0000)
+    assert archive_bytes[at + 2 : at + 4] == b"\x05\x00"
+    struct.pack_into("<I", archive_bytes, at + 5, 0xF000_0000)
     path = tmp_path / "a.zip"
-    path.write_bytes(changed)
+    path.write_bytes(archive_bytes)
     members, mebibytes = memory_of(path)
     assert members == ["1.xml TC715", "2.xml None"] and mebibytes < 80
 
@@ -137,9 +137,9 @@ def tar_with(kind: bytes, mebibytes: int) -> bytes:
     with gzip.GzipFile(fileobj=data, mode="wb") as file:
 
         def member(name: str, kind: bytes, size: int) -> None:
-            about = tarfile.TarInfo(name)
-            about.type, about.size = kind, size
-            file.write(about.tobuf())
+            header = tarfile.TarInfo(name)
+            header.type, header.size = kind, size
+            file.write(header.tobuf())
 
         member("1.xml", tarfile.REGTYPE, 4)
         file.write(b"<a/>".ljust(512, b"\0"))
@@ -166,9 +166,9 @@ def test_headers_for_a_whole_tar_archive_do_not_pile_up(tmp_path: Path) -> None:
         for number in range(8):
             header = {f"comment{number}": "x" * part}
             archive.fileobj.write(tarfile.TarInfo.create_pax_global_header(header))
-            about = tarfile.TarInfo(f"{number}.xml")
-            about.size = 4
-            archive.addfile(about, io.BytesIO(b"<a/>"))
+            info = tarfile.TarInfo(f"{number}.xml")
+            info.size = 4
+            archive.addfile(info, io.BytesIO(b"<a/>"))
     rows = rows_of(path)
     assert rows[:4] == [(f"{number}.xml", None) for number in range(4)] and rows[-1] == (str(path), "TC715")
 
@@ -179,17 +179,17 @@ def test_long_names_of_tar_are_read(tmp_path: Path) -> None:
         path = tmp_path / "a.tar"
         with tarfile.open(path, "w", format=form) as archive:
             for name in names:
-                about = tarfile.TarInfo(name)
-                about.size = 4
-                archive.addfile(about, io.BytesIO(b"<a/>"))
+                info = tarfile.TarInfo(name)
+                info.size = 4
+                archive.addfile(info, io.BytesIO(b"<a/>"))
         assert rows_of(path) == [(name, None) for name in names]
 
 
 def test_a_size_that_a_tar_archive_does_not_hold_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
-    about = tarfile.TarInfo("skipped.txt")
-    about.size = 1 << 60
-    path.write_bytes(about.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
+    info = tarfile.TarInfo("skipped.txt")
+    info.size = 1 << 60
+    path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
     assert rows_of(path, pattern="*.xml") == [(str(path), "TC714")]
 
 
@@ -199,18 +199,18 @@ def test_bad_gzip_in_a_tar_costs_the_other_members_nothing(tmp_path: Path, monke
     members = {"1.xml.gz": good, "2.xml.gz": good[:-6], "3.xml.gz": gzip.compress(bytes(20 << 20)), "4.xml.gz": good}
     with tarfile.open(path, "w") as archive:
         for name, content in members.items():
-            about = tarfile.TarInfo(name)
-            about.size = len(content)
-            archive.addfile(about, io.BytesIO(content))
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
     rows = [("1.xml.gz", None), ("2.xml.gz", "TC714"), ("3.xml.gz", "TC715"), ("4.xml.gz", None)]
     assert rows_of(path) == rows
 
 
 def test_holes_count_as_what_they_unpack_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treecast.inputs.inflate.RATIO_FREE_BYTES", 1 << 16)
-    about = tarfile.TarInfo("holes.xml")
-    about.type = tarfile.GNUTYPE_SPARSE
-    header = bytearray(about.tobuf(tarfile.GNU_FORMAT))
+    info = tarfile.TarInfo("holes.xml")
+    info.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
     header[483:495] = b"%011o\0" % (1 << 30)  # the size with its holes; there is no piece between them
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
@@ -225,23 +225,23 @@ def test_many_bombs_cost_no_more_than_two(tmp_path: Path, monkeypatch: pytest.Mo
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for number in range(40):
             archive.writestr(f"{number}.xml", bytes(1 << 20))
-    inflated: list[int] = []
-    monkeypatch.setattr("treecast.inputs.inflate.Budget.take", _counting(inflated))
+    sizes: list[int] = []
+    monkeypatch.setattr("treecast.inputs.inflate.Budget.take", _counting(sizes))
     codes = [code for _, code in rows_of(path, ratio_max=100)]
     assert set(codes) <= {None, "TC715"} and "TC715" in codes
-    assert sum(inflated) <= 2 * 100 * path.stat().st_size + (2 << 20)
+    assert sum(sizes) <= 2 * 100 * path.stat().st_size + (2 << 20)
 
 
-def _counting(inflated: list[int]) -> object:
+def _counting(sizes: list[int]) -> object:
     from treecast.inputs.inflate import Budget
 
     take = Budget.take
 
-    def counted(budget: Budget, count: int) -> None:
-        inflated.append(count)
+    def take_counting(budget: Budget, count: int) -> None:
+        sizes.append(count)
         take(budget, count)
 
-    return counted
+    return take_counting
 
 
 def test_xz_that_needs_too_much_memory_is_a_row(tmp_path: Path) -> None:
@@ -254,9 +254,9 @@ def test_names_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
     odd = os.fsdecode(b"caf\xe9.xml")
     (tmp_path / odd).write_bytes(b"<a/>")
     with tarfile.open(tmp_path / "b.tar", "w", format=tarfile.GNU_FORMAT) as archive:
-        about = tarfile.TarInfo(odd)
-        about.size = 4
-        archive.addfile(about, io.BytesIO(b"<b/>"))
+        info = tarfile.TarInfo(odd)
+        info.size = 4
+        archive.addfile(info, io.BytesIO(b"<b/>"))
     (tmp_path / f"{odd}.gz").write_bytes(b"no gzip")
     for settings in ({}, {"record": "*"}):
         names = [(name.rpartition("/")[2], code) for name, code in rows_of(tmp_path, **settings)]

@@ -56,12 +56,12 @@ def test_every_bad_document_has_a_row_of_its_own(broken: DataFrame, index: treec
         if document is None:
             assert errors[key].code == "TC210"
             continue
-        with pytest.raises(treecast.DocumentError) as caught:
+        with pytest.raises(treecast.DocumentError) as error_info:
             index.match(document)
         assert errors[key].asDict() == {
-            "code": caught.value.code,
-            "message": str(caught.value),
-            "offset": caught.value.offset,
+            "code": error_info.value.code,
+            "message": str(error_info.value),
+            "offset": error_info.value.offset,
         }
 
 
@@ -75,9 +75,9 @@ def test_a_batch_of_nothing_but_bad_documents(spark: SparkSession, index: treeca
 def test_otherwise_it_fails_in_one_sentence(broken: DataFrame, index: treecast.Index, key: str) -> None:
     from pyspark.errors import PythonException
 
-    with pytest.raises(PythonException) as caught:
+    with pytest.raises(PythonException) as error_info:
         match(broken.filter(broken.key == key), index).collect()
-    text = str(caught.value)
+    text = str(error_info.value)
     assert "treecast.errors.DocumentError: TC2" in text and 'on_error="report"' in text
     assert "Traceback" not in text and "worker.py" not in text and len(text.splitlines()) <= 5, text
 
@@ -124,9 +124,9 @@ def test_text_that_names_an_encoding_is_read_as_the_text_it_is(spark: SparkSessi
     ],
 )
 def test_wrong_columns(spark: SparkSession, index: treecast.Index, schema: str, message: str) -> None:
-    with pytest.raises(PipelineError, match=message) as caught:
+    with pytest.raises(PipelineError, match=message) as error_info:
         match(spark.createDataFrame([], schema), index, on_error="report")
-    assert caught.value.code == "TC703"
+    assert error_info.value.code == "TC703"
 
 
 def test_wrong_subscriptions(spark: SparkSession, tmp_path: Path) -> None:
@@ -168,16 +168,16 @@ def test_refused_subscriptions_are_listed_and_counted(spark: SparkSession) -> No
     documents = spark.createDataFrame([(b"<a/>",)], "document binary")
     rows: list[Any] = [("good", "/a"), ("good", "//b"), *[(f"bad {number}", "a/b") for number in range(30)]]
     subscriptions = spark.createDataFrame(rows, "id string, query string").coalesce(1)
-    with pytest.raises(QueryError, match="31 subscriptions were refused") as caught:
+    with pytest.raises(QueryError, match="31 subscriptions were refused") as error_info:
         match(documents, subscriptions)
-    assert len(caught.value.refused) == 20
-    with pytest.warns(UserWarning, match="31 of 32 subscriptions were refused and left out") as warned:
+    assert len(error_info.value.refused) == 20
+    with pytest.warns(UserWarning, match="31 of 32 subscriptions were refused and left out") as warnings:
         answer = match(documents, subscriptions, on_refused="report")
-    assert len(str(warned[0].message).splitlines()) == 21
+    assert len(str(warnings[0].message).splitlines()) == 21
     assert [row.subscription for row in answer.collect()] == ["good"]
-    listed = refused(subscriptions).collect()
-    assert len(listed) == 31
-    assert {row.code for row in listed} == {"TC141", "TC104"}
+    refusals = refused(subscriptions).collect()
+    assert len(refusals) == 31
+    assert {row.code for row in refusals} == {"TC141", "TC104"}
     nulls = spark.createDataFrame([(None, "/a"), ("a", None), ("b", "/a")], "id string, query string")
     with pytest.raises(QueryError, match="2 subscriptions were refused"):
         match(documents, nulls)

@@ -27,8 +27,8 @@ def broker(tmp_path: Path) -> Iterator[Service]:
         yield running
 
 
-def options(broker: Service, **given: Any) -> BrokerOptions:
-    return BrokerOptions.parse(to_strings({"url": f"http://127.0.0.1:{broker.port}", **given}))
+def options(broker: Service, **settings: Any) -> BrokerOptions:
+    return BrokerOptions.parse(to_strings({"url": f"http://127.0.0.1:{broker.port}", **settings}))
 
 
 def numbers(stream: BrokerStream, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
@@ -46,9 +46,9 @@ def test_batches_are_repeated_exactly(broker: Service) -> None:
     broker.publish("<late/>")
     two = stream.latestOffset(one, ReadAllAvailable())
     assert len(stream.partitions(start, one)) == 3
-    for again in (stream, BrokerStream(options(broker))):
-        assert numbers(again, start, one) == [1, 2, 3, 4, 5, 6, 7]
-        assert numbers(again, one, two) == [8, 9, 10, 11]
+    for repeated_stream in (stream, BrokerStream(options(broker))):
+        assert numbers(repeated_stream, start, one) == [1, 2, 3, 4, 5, 6, 7]
+        assert numbers(repeated_stream, one, two) == [8, 9, 10, 11]
     assert stream.latestOffset(two, ReadMaxRows(5)) == two and stream.partitions(two, two) == []
     (task,) = BrokerStream(options(broker)).partitions({"store": start["store"], "next": 2}, {**start, "next": 3})
     assert isinstance(task, BrokerTask)
@@ -126,9 +126,9 @@ def test_documents_that_are_gone(tmp_path: Path) -> None:
     ],
 )
 def test_options_are_checked(given: dict[str, str], message: str) -> None:
-    with pytest.raises(PipelineError, match="TC711") as caught:
+    with pytest.raises(PipelineError, match="TC711") as error_info:
         BrokerOptions.parse({"url": "http://127.0.0.1:1", **given})
-    assert message in str(caught.value)
+    assert message in str(error_info.value)
 
 
 def test_a_query_that_is_restarted_while_the_broker_is_killed(
@@ -149,16 +149,16 @@ def test_a_query_that_is_restarted_while_the_broker_is_killed(
             return
         broker.end(signal.SIGKILL)
         broker.start()
-        published.append(broker.publish("<n>live</n>"))
+        numbers_published.append(broker.publish("<n>live</n>"))
         query.processAllAvailable()
         query.stop()
 
-    published = [broker.publish(f"<n>{number}</n>") for number in range(12)]
+    numbers_published = [broker.publish(f"<n>{number}</n>") for number in range(12)]
     url = f"http://127.0.0.1:{broker.port}"
     frame = broker_documents(spark, url, stream=True).select("offset", "source")
     run(processingTime="100 milliseconds")
-    published += [broker.publish(f"<n>{number}</n>") for number in range(12, 20)]
+    numbers_published += [broker.publish(f"<n>{number}</n>") for number in range(12, 20)]
     run(availableNow=True)
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
-    assert sorted(row.offset for row in rows) == published == list(range(1, 22))
+    assert sorted(row.offset for row in rows) == numbers_published == list(range(1, 22))
     assert {row.source for row in rows} == {"default"}

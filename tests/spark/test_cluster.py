@@ -82,8 +82,8 @@ def test_two_executors_match_what_one_process_does(tmp_path: Path) -> None:
     index.save(tmp_path / "index.tcx")
     (tmp_path / "host").mkdir()
 
-    done = subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path)], capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path)], capture_output=True, text=True, timeout=400)
+    assert process.returncode == 0, process.stderr[-3000:]
     answer = json.loads((tmp_path / "answer.json").read_text("utf-8"))
     assert sorted(answer["good"]) == expected
     assert answer["bad"] == ["broken"]

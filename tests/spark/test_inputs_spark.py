@@ -41,8 +41,8 @@ def test_one_directory_and_dataframes(spark: SparkSession, tmp_path: Path) -> No
     job = tmp_path / "job.toml"
     job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = "s.tcx"\n[sinks]\nreport = false\n')
     assert main(["run", "--quiet", str(job), "--output", str(tmp_path / "out")]) == 0
-    written = ds.dataset(tmp_path / "out/matches", format="parquet").to_table().to_pylist()
-    assert answers_of(written, docs) == expected
+    rows = ds.dataset(tmp_path / "out/matches", format="parquet").to_table().to_pylist()
+    assert answers_of(rows, docs) == expected
 
     frame = spark.createDataFrame(table().to_pandas()[["id", "query", "owner"]])
     index = Index(namespaces={"x": "urn:x"})

@@ -65,8 +65,8 @@ def test_every_match_is_a_message_with_an_id_of_its_own(rows: DataFrame) -> None
     assert '"file":null,"offset":null' in keys[3].key
     assert [row.id for row in keys] == [message.id for message in all_messages]
     assert all_messages[0].id == "8d12aec2da9ff7f97b798cc6eca620f89d2a72103f07084a57f6190d1ed1c82f"
-    again = messages(sink, rows.repartition(3))
-    assert sorted(again) == sorted(all_messages)  # ids are stable
+    same_messages = messages(sink, rows.repartition(3))
+    assert sorted(same_messages) == sorted(all_messages)  # ids are stable
     other = Batch("stream", 8, BATCH.version, "nowhere")
     assert not {Message.of_row(row).id for row in sink.messages(rows, other).collect()} & {m.id for m in all_messages}
     with pytest.raises(PipelineError, match="TC756 the rows have no column file"):
@@ -87,9 +87,9 @@ def test_deliveries_arrive(rows: DataFrame, nats_address: str | None, leave_out:
     make_stream(nats_address, "arrive", "arrive")
     sink = JetStream(nats_address, "arrive", in_flight_max=2)
     sink(rows, BATCH)
-    wanted = sorted(messages(sink, rows))
+    expected = sorted(messages(sink, rows))
     arrivals = [Message(one.subject, one.id, one.payload) for one in consume(nats_address, "arrive")]
-    assert sorted(set(arrivals)) == wanted
+    assert sorted(set(arrivals)) == expected
     many = [Message("arrive.many", f"id-{number}", b"%d" % number) for number in range(1000)]
     publish(sink, iter(many))
     assert len({one.id for one in consume(nats_address, "arrive") if one.subject == "arrive.many"}) == 1000
@@ -106,10 +106,10 @@ def test_deliveries_carry_their_payloads(
 
     sink = JetStream(nats_address or "nats://127.0.0.1:1", "payloads")
     payload = functions.encode(functions.concat(functions.lit("<ä>"), "subscription", functions.lit("</ä>")), "utf-8")
-    rendered = rows.withColumn("file", functions.concat(functions.lit("ü/"), "file")).select(
+    deliveries = rows.withColumn("file", functions.concat(functions.lit("ü/"), "file")).select(
         "file", "offset", "ordinal", "subscription", payload.alias("payload"), "error"
     )
-    all_messages = messages(sink, rendered)
+    all_messages = messages(sink, deliveries)
     assert [message.payload.decode() for message in all_messages] == [
         f"<ä>{name}</ä>" for name in ("sport", "with a blank", "sport", "sport")
     ]
@@ -125,7 +125,7 @@ def test_deliveries_carry_their_payloads(
         leave_out(LEFT_OUT)
         return
     make_stream(nats_address, "payloads", "payloads")
-    sink(rendered, BATCH)
+    sink(deliveries, BATCH)
     arrivals = {one.id: one for one in consume(nats_address, "payloads")}
     assert {id: one.payload for id, one in arrivals.items()} == {
         message.id: message.payload for message in all_messages

@@ -84,12 +84,12 @@ class Population:
 
 
 def pairs_of(rows: Iterable[Any]) -> Pairs:
-    listed = [(row.key, row.subscription) for row in rows]
-    assert len(listed) == len(set(listed))
-    return set(listed)
+    pair_list = [(row.key, row.subscription) for row in rows]
+    assert len(pair_list) == len(set(pair_list))
+    return set(pair_list)
 
 
-def streamed(spark: SparkSession, frame: DataFrame, directory: Path) -> Pairs:
+def stream_pairs(spark: SparkSession, frame: DataFrame, directory: Path) -> Pairs:
     """What a stream of the frame writes to Parquet, one file of the source at a time."""
     out = directory / "streamed"
     query = (
@@ -162,7 +162,7 @@ def test_the_corpus_in_a_stream(spark: SparkSession, corpus: Population, tmp_pat
     stream = stream_of(spark, corpus)
     answer = match(stream, spark.read.parquet(str(corpus.subscriptions)))
     assert answer.isStreaming
-    assert streamed(spark, answer, tmp_path) == corpus.expected
+    assert stream_pairs(spark, answer, tmp_path) == corpus.expected
 
 
 def test_drawn_queries_and_documents(spark: SparkSession, random_set: Population, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_drawn_queries_and_documents(spark: SparkSession, random_set: Population
     assert (
         pairs_of(match(spark.read.parquet(str(random_set.documents)), subscriptions).collect()) == random_set.expected
     )
-    assert streamed(spark, match(stream_of(spark, random_set), subscriptions), tmp_path) == random_set.expected
+    assert stream_pairs(spark, match(stream_of(spark, random_set), subscriptions), tmp_path) == random_set.expected
 
 
 def test_both_over_connect(corpus: Population, random_set: Population, connect_address: str, tmp_path: Path) -> None:
@@ -237,10 +237,10 @@ def test_the_function_runs_once_a_document_whatever_is_asked(spark: SparkSession
     index = treecast.Index()
     index.add("a", "/a")
     documents = spark.createDataFrame([(1, b"<a/>")], "n int, document binary")
-    reported = match(documents, index, on_error="report")
-    good, bad = split(reported)
+    report = match(documents, index, on_error="report")
+    good, bad = split(report)
     plain = match(documents, index)
-    for frame in (plain, plain.filter("subscription = 'a' and n > 0"), reported, good, bad, bad.filter("n = 1")):
+    for frame in (plain, plain.filter("subscription = 'a' and n > 0"), report, good, bad, bad.filter("n = 1")):
         plan = frame._jdf.queryExecution().executedPlan().toString()
         assert plan.count("treecast_match(") == 1, plan
 

@@ -38,7 +38,7 @@ def test_each_delivery_is_a_file(
     spark: SparkSession, deliveries: DataFrame, tmp_path: Path, subscriptions: int
 ) -> None:
     settings: dict[str, Any] = {"key": ("file", "n"), "buckets": 4}
-    done = write_payloads(deliveries, tmp_path / "out", subscriptions, **settings)
+    counts = write_payloads(deliveries, tmp_path / "out", subscriptions, **settings)
     expected = {
         str(path_of(id, (file, n), subscriptions, buckets=4)): f"<p>{file} {id}</p>".encode()
         for file in ("a", "b")
@@ -46,17 +46,17 @@ def test_each_delivery_is_a_file(
         for id in IDS
     }
     assert contents(tmp_path / "out") == expected
-    assert done == Written(4 * len(IDS), 0, sum(map(len, expected.values())))
+    assert counts == Written(4 * len(IDS), 0, sum(map(len, expected.values())))
     # The same again, as after a task that was repeated: nothing changes.
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.xml")}
     assert write_payloads(deliveries, tmp_path / "out", subscriptions, **settings) == Written(
-        0, 4 * len(IDS), done.bytes
+        0, 4 * len(IDS), counts.bytes
     )
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.xml")} == before
     # Spark knows the directories again.
     back = spark.read.format("binaryFile").option("recursiveFileLookup", "false").load(str(tmp_path / "out"))
-    named = {directory_of(id, subscriptions, buckets=4) for id in IDS}
-    assert {row.directory for row in back.select("directory").distinct().collect()} == named
+    directories = {directory_of(id, subscriptions, buckets=4) for id in IDS}
+    assert {row.directory for row in back.select("directory").distinct().collect()} == directories
 
 
 def test_a_key_that_tells_too_little_is_found_out(deliveries: DataFrame, tmp_path: Path) -> None:
@@ -82,13 +82,13 @@ def test_a_half_written_file_is_no_file(tmp_path: Path, monkeypatch: pytest.Monk
     def die(*_: object) -> None:
         raise OSError(5, "the disk is gone")
 
-    with monkeypatch.context() as patched:
-        patched.setattr("os.fsync", die)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", die)
         with pytest.raises(PipelineError, match=r"TC719 .*cannot be written: the disk is gone"):
             list(write(iter([batch]), *arguments))
     assert contents(tmp_path) == {}
-    with monkeypatch.context() as patched:  # a file system without links
-        patched.setattr("os.link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "no links")))
+    with monkeypatch.context() as patch:  # a file system without links
+        patch.setattr("os.link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "no links")))
         (counts,) = write(iter([batch]), *arguments)
     assert counts.to_pylist() == [{"files": 2, "present": 0, "bytes": 3}]
     assert contents(tmp_path) == {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.placements import MAKERS
-from test_match import Population, corpus, pairs_of, random_set, stream_of, streamed  # noqa: F401  # two fixtures
+from test_match import Population, corpus, pairs_of, random_set, stream_of, stream_pairs  # noqa: F401  # two fixtures
 
 import treecast
 from treecast.spark import match, split
@@ -57,7 +57,7 @@ def test_random_queries_in_a_stream(
     subscriptions = spark.read.parquet(str(random_set.subscriptions))
     answer = match(stream_of(spark, random_set), subscriptions, placement=name, shards=3, on_error="report")
     assert answer.isStreaming
-    assert streamed(spark, answer, tmp_path) == random_set.expected
+    assert stream_pairs(spark, answer, tmp_path) == random_set.expected
 
 
 def test_over_connect(random_set: Population, connect_address: str, tmp_path: Path) -> None:  # noqa: F811
@@ -108,9 +108,9 @@ def test_bad_documents_are_told_once(spark: SparkSession, name: str) -> None:
         (7, b"<b><x/></b>"),
     ]
     documents = spark.createDataFrame(rows, "n int, document binary")
-    reported = match(documents, index, placement=name, shards=3, on_error="report")
-    assert reported.columns == ["n", "subscription", "error"]
-    good, bad = split(reported)
+    report = match(documents, index, placement=name, shards=3, on_error="report")
+    assert report.columns == ["n", "subscription", "error"]
+    good, bad = split(report)
     assert sorted((row.n, row.subscription) for row in good.collect()) == [
         (1, "a"),
         (1, "v"),
@@ -161,9 +161,9 @@ def test_the_choice_is_made_and_told(
     documents = spark.createDataFrame([("d", b"<r3><x3/><x8/></r3>")], "key string, document binary")
     with caplog.at_level("INFO", "treecast"):
         assert pairs_of(match(documents, index, placement="auto").collect()) == {("d", "q3"), ("d", "q8")}
-        monkeypatch.setattr(place, "worker_bytes", lambda given: 100_000)
-        divided = match(documents, index, placement="auto", shards=4)
-    assert pairs_of(divided.collect()) == {("d", "q3"), ("d", "q8")}
+        monkeypatch.setattr(place, "worker_bytes", lambda setting: 100_000)
+        rows = match(documents, index, placement="auto", shards=4)
+    assert pairs_of(rows.collect()) == {("d", "q3"), ("d", "q8")}
     messages = [record.getMessage() for record in caplog.records]
     assert [message.split(":")[1] for message in messages] == [" data-sharing", " root-tag"], messages
 
@@ -174,7 +174,7 @@ def test_the_choice_looks_at_documents(
     """Only where there is no room for all; those of a stream cannot be looked at."""
     index = treecast.Index()
     index.add_many([(f"q{number}", f"//a[position() = {number}]") for number in range(200)])
-    monkeypatch.setattr(place, "worker_bytes", lambda given: 10_000)
+    monkeypatch.setattr(place, "worker_bytes", lambda setting: 10_000)
     rows = [("d", b"<a><a/></a>"), ("e", None), ("f", b"<a>")]
     documents = spark.createDataFrame(rows, "key string, document binary")
     stream = spark.readStream.format("rate").load().selectExpr("'<a/>' as document")
@@ -184,26 +184,26 @@ def test_the_choice_looks_at_documents(
     good, bad = split(answer)
     assert pairs_of(good.collect()) == {("d", "q1")}
     assert sorted(row.key for row in bad.collect()) == ["e", "f"]
-    looked, guessed = (record.getMessage() for record in caplog.records)
-    assert "would still send a document to 12.0 of 12 shards" in looked
-    assert "without a sample of documents" in guessed
+    with_sample, without_sample = (record.getMessage() for record in caplog.records)
+    assert "would still send a document to 12.0 of 12 shards" in with_sample
+    assert "without a sample of documents" in without_sample
 
 
 def test_a_layout_that_a_set_has_outgrown_is_made_anew(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, "LAYOUT_SIZE_MIN", 1)
-    placed = place.SparkPlacement("root-tag", 4, 0)
+    spark_placement = place.SparkPlacement("root-tag", 4, 0)
     index = treecast.Index()
     index.add("first", "/r0")
-    tickets = [placed.ship(spark, index, lambda: (), lasting=False)]
+    tickets = [spark_placement.ship(spark, index, lambda: (), lasting=False)]
     for number in range(3):
         index.add(f"second{number}", f"/r{number}")
-    tickets.append(placed.ship(spark, index, lambda: (), lasting=False))
+    tickets.append(spark_placement.ship(spark, index, lambda: (), lasting=False))
     for number in range(30):
         index.add(f"third{number}", f"/r{number % 10}")
-    tickets.append(placed.ship(spark, index, lambda: (), lasting=False))
+    tickets.append(spark_placement.ship(spark, index, lambda: (), lasting=False))
     # Three shards hold the same, as long as there is one root; and the one for what has none is empty.
     assert [len(set(each.tickets)) for each in tickets if each] == [2, 2, 4]
-    give_back(spark, placed._asker)
+    give_back(spark, spark_placement._asker)
 
 
 def test_what_is_asked_wrongly_is_said(spark: SparkSession) -> None:

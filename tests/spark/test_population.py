@@ -127,9 +127,9 @@ def test_a_task_with_too_many_paths_shortens_them() -> None:
 def test_what_is_refused_is_said(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("a", "/a"), ("b", "]["), (None, "/a")], "id string, query string")
     for attempt in (lambda: pep(frame, 3), lambda: aggregate(frame)):
-        with pytest.raises(treecast.QueryError, match="2 subscriptions were refused") as caught:
+        with pytest.raises(treecast.QueryError, match="2 subscriptions were refused") as error_info:
             attempt()
-        assert [id for id, _ in caught.value.refused] == ["", "b"]
+        assert [id for id, _ in error_info.value.refused] == ["", "b"]
     bad = spark.createDataFrame([("a", "/a", "nonsense")], "id string, query string, namespaces string")
     with pytest.raises(treecast.QueryError, match="TC144 these namespaces cannot be read"):
         aggregate(bad)
@@ -184,26 +184,26 @@ def test_queries_come_to_an_end(spark: SparkSession) -> None:
     assert {row.query for row in generate_queries(spark, SMALL, 3, plain).collect()} == {"/a", "/a/b", "/a/b/c"}
     with pytest.raises(treecast.QueryError, match="TC381 small gave only 3 distinct queries of the 4 asked for"):
         generate_queries(spark, SMALL, 4, plain)
-    again = QuerySettings(wildcard=0, descendant=0, distinct=False)
-    assert generate_queries(spark, SMALL, 40, again).select("query").distinct().count() == 3
+    with_repeats = QuerySettings(wildcard=0, descendant=0, distinct=False)
+    assert generate_queries(spark, SMALL, 40, with_repeats).select("query").distinct().count() == 3
     assert generate_queries(spark, SMALL, 0).count() == 0
     with pytest.raises(ValueError, match="count is from 0"):
         generate_queries(spark, SMALL, -1)
     with pytest.raises(ValueError, match="partitions must be 1 or more, not 0"):
         generate_queries(spark, SMALL, 1, partitions=0)
-    prefixed = Schema.from_text("<!ELEMENT p:a (p:b)> <!ELEMENT p:b EMPTY>")
-    rows = generate_queries(spark, prefixed, 2, plain).collect()
+    prefixed_schema = Schema.from_text("<!ELEMENT p:a (p:b)> <!ELEMENT p:b EMPTY>")
+    rows = generate_queries(spark, prefixed_schema, 2, plain).collect()
     assert [row.namespaces for row in rows] == [{"p": "urn:treecast:p"}] * 2
-    assert pep(generate_queries(spark, prefixed, 2, plain), 2).uncovered == 1
+    assert pep(generate_queries(spark, prefixed_schema, 2, plain), 2).uncovered == 1
 
 
 def test_over_connect(spark: SparkSession, connect_address: str, tmp_path: Path) -> None:
     answer = tmp_path / "answer.json"
     command = [sys.executable, "-c", CONNECT, connect_address, str(answer)]
     subprocess.run(command, check=True, timeout=300, capture_output=True)
-    queries, filters, placed = json.loads(answer.read_text("utf-8"))
+    queries, filters, placement_size = json.loads(answer.read_text("utf-8"))
     expected = sorted(map(list, generate_queries(spark, Schema.records(), 500, seed=4).collect()))
     assert queries == expected
     one = placement.aggregate([tuple(row) for row in expected], documents=[b"<trades/>", b"<other/>"], filters_max=5)
     assert filters == sorted(one.filters)
-    assert placed == 500
+    assert placement_size == 500

@@ -74,13 +74,13 @@ def test_the_sample(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureF
     assert sorted(path.name for path in output.iterdir()) == [
         "matches", "report.html", "report.png", "run.json", "spark.log", "subscriptions.parquet",
     ]  # fmt: skip
-    printed = capsys.readouterr().out
-    assert f"{len(expected):,}" in printed
-    assert blocks(ROOT / "README.md")[1][1] in printed
-    assert str(output / "report.html") in printed
-    shown = check_page((output / "report.html").read_text("utf-8"))
-    assert "archive/every-document" in shown
-    assert "All 38. Open one to see what matched" in shown
+    output_text = capsys.readouterr().out
+    assert f"{len(expected):,}" in output_text
+    assert blocks(ROOT / "README.md")[1][1] in output_text
+    assert str(output / "report.html") in output_text
+    page_text = check_page((output / "report.html").read_text("utf-8"))
+    assert "archive/every-document" in page_text
+    assert "All 38. Open one to see what matched" in page_text
 
 
 def test_bad_documents_are_rows_and_the_rest_goes_on(
@@ -104,8 +104,8 @@ def test_bad_documents_are_rows_and_the_rest_goes_on(
     report = json.loads((results / "run.json").read_text())
     assert (report["documents"], report["matches"], report["refused"]) == (5, 4, 3)
     assert (report["payload_bytes"], report["refused_deliveries"]) == (32, 1)
-    printed = capsys.readouterr().out
-    assert "3.xml: TC202 the end tag </a> does not match the start tag <b>" in printed
+    output_text = capsys.readouterr().out
+    assert "3.xml: TC202 the end tag </a> does not match the start tag <b>" in output_text
     assert "4<i>.xml" in check_page((results / "report.html").read_text("utf-8"))
 
 
@@ -117,7 +117,7 @@ def test_a_placement_changes_neither_matches_nor_accounts(
     (tmp_path / "docs" / "3.xml").write_text("<a><b></a>")
     (tmp_path / "docs" / "4.xml").write_text("<unwanted/>")
     (tmp_path / "docs" / "5.xml").write_text("")
-    monkeypatch.setattr(place, "worker_bytes", lambda given: 1)
+    monkeypatch.setattr(place, "worker_bytes", lambda setting: 1)
     path.write_text(f'placement = "{placement}"\nshards = 3\n{path.read_text()}')
     render = ["--render"] if placement == "pep" else []
     assert main(["run", str(path), "--quiet", *render]) == 0
@@ -129,8 +129,8 @@ def test_a_placement_changes_neither_matches_nor_accounts(
     assert (report["documents"], report["matches"], report["refused"]) == (5, 4, 2)
     assert report["bytes"] == sum(file.stat().st_size for file in (tmp_path / "docs").iterdir())
     assert report.get("payload_bytes") == (56 if render else None)
-    shown = check_page((results / "report.html").read_text("utf-8"))
-    assert (": the index takes" if placement == "auto" else placement) in shown
+    page_text = check_page((results / "report.html").read_text("utf-8"))
+    assert (": the index takes" if placement == "auto" else placement) in page_text
 
 
 def test_a_stream_with_a_placement(spark: SparkSession, tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_a_stream_with_a_placement(spark: SparkSession, tmp_path: Path) -> None:
 def test_the_pipeline_of_the_guide(spark: SparkSession, tmp_path: Path) -> None:
     write_job(tmp_path)
     (tmp_path / "s.csv").rename(tmp_path / "subscriptions.csv")
-    shown = [code for language, code in blocks(ROOT / "docs" / "guide" / "run.md") if language == "toml"]
-    (tmp_path / "job.toml").write_text(shown[0])
+    toml_blocks = [code for language, code in blocks(ROOT / "docs" / "guide" / "run.md") if language == "toml"]
+    (tmp_path / "job.toml").write_text(toml_blocks[0])
     assert main(["run", str(tmp_path / "job.toml"), "--quiet"]) == 0
     assert pairs(tmp_path / "results" / "matches") == MATCHES
     assert "<h1>nightly</h1>" in (tmp_path / "results" / "report.html").read_text("utf-8")
@@ -319,8 +319,8 @@ def test_an_interrupted_batch_leaves_nothing(
 
     monkeypatch.setattr("treecast.cli.run_progress.RunProgress.tell", lambda self, progress: interrupt(progress))
     assert main(["run", str(path), "--quiet"]) == 130
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", "treecast: interrupted\n")
+    streams = capsys.readouterr()
+    assert (streams.out, streams.err) == ("", "treecast: interrupted\n")
     assert json.loads((tmp_path / "results" / "run.json").read_text()) == {"state": "interrupted"}
     assert sorted(os.listdir(tmp_path / "results")) == ["run.json", "spark.log"]  # noqa: PTH208
     while spark.sparkContext.statusTracker().getActiveStageIds():
@@ -334,12 +334,12 @@ def test_a_worker_that_dies_is_one_sentence(
     assert main(["run", str(path), "--quiet"]) == 0
     _replace_matching(monkeypatch, "os._exit(9)")
     assert main(["run", str(path), "--quiet"]) == 1
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith(
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert streams.err.startswith(
         "treecast: TC738 a worker died, and did so again when its task was repeated\n  hint: it was"
     )
-    assert len(printed.err.splitlines()) == 2
+    assert len(streams.err.splitlines()) == 2
     assert pairs(tmp_path / "results" / "matches") == MATCHES  # of the run before
     report = json.loads((tmp_path / "results" / "run.json").read_text())
     assert (report["state"], report["code"]) == ("failed", "TC738")

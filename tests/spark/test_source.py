@@ -41,10 +41,10 @@ def rows_of(frame: DataFrame) -> list[Row]:
     return sorted(rows, key=lambda row: (row[0], row[2], row[4] or ""))
 
 
-def run(path: Path | list[Path], **given: Any) -> list[Row]:
+def run(path: Path | list[Path], **settings: Any) -> list[Row]:
     """The same without Spark: all tasks, one after the other."""
     paths = [path] if isinstance(path, Path) else path
-    options = Options.parse(to_strings({"paths": paths, **given}))
+    options = Options.parse(to_strings({"paths": paths, **settings}))
     rows: list[Row] = []
     for task in make(list_files(options.paths, options.pattern), options):
         for batch in read(task, options):
@@ -80,8 +80,13 @@ def test_directories_globs_and_archives(spark: SparkSession, tmp_path: Path) -> 
     write(tmp_path / ".hidden/h.xml", b"<h/>")
     write(tmp_path / "note.txt", b"no XML")
     tar = tar_of({"m/n.xml": b"<n/>", "o.txt": b"nothing"})
-    packed = {".tar": tar, ".tar.gz": gzip.compress(tar), ".tar.bz2": bz2.compress(tar), ".txz": lzma.compress(tar)}
-    for suffix, data in packed.items():
+    data_by_suffix = {
+        ".tar": tar,
+        ".tar.gz": gzip.compress(tar),
+        ".tar.bz2": bz2.compress(tar),
+        ".txz": lzma.compress(tar),
+    }
+    for suffix, data in data_by_suffix.items():
         write(tmp_path / f"t{suffix}", data)
     expected = [
         (tmp_path / "a.xml", b"<a/>"),
@@ -94,15 +99,15 @@ def test_directories_globs_and_archives(spark: SparkSession, tmp_path: Path) -> 
     rows = rows_of(documents(spark, tmp_path, pattern="*.xml"))
     assert rows == [(str(name), document, 0, 0, None) for name, document in expected]
     assert sorted(run(tmp_path, pattern="*.xml")) == rows
-    others = [f"{tmp_path}/note.txt", *(f"{tmp_path}/t{suffix}!/o.txt" for suffix in packed)]
+    others = [f"{tmp_path}/note.txt", *(f"{tmp_path}/t{suffix}!/o.txt" for suffix in data_by_suffix)]
     assert sorted(row[0] for row in run(tmp_path)) == sorted([*others, *(row[0] for row in rows)])
     assert [row[1] for row in rows_of(documents(spark, [tmp_path / "a.xml", f"file://{tmp_path}/sub/**/*.xml"]))] == [
         b"<a/>",
         b"<b/>",
     ]
     spark.dataSource.register(DocumentSource)
-    loaded = spark.read.format("treecast").load(f"{tmp_path}/a.xml, {tmp_path}/sub/deep")
-    assert [row[1] for row in rows_of(loaded)] == [b"<a/>", b"<b/>"]
+    frame = spark.read.format("treecast").load(f"{tmp_path}/a.xml, {tmp_path}/sub/deep")
+    assert [row[1] for row in rows_of(frame)] == [b"<a/>", b"<b/>"]
 
 
 def test_every_record_arrives_once_whatever_the_split_size(spark: SparkSession, tmp_path: Path) -> None:
@@ -123,8 +128,8 @@ def test_every_record_arrives_once_whatever_the_split_size(spark: SparkSession, 
     index.add("all", "//item[@q='>']")
     index.add("some", "/item[contains(text(), 'Jürgen ü')]")
     matches = match(documents(spark, path, record="item", entities="html", partition_bytes=50_000), index)
-    counted = {row.subscription: row["count"] for row in matches.groupBy("subscription").count().collect()}
-    assert counted == {"all": 3000, "some": sum(1 for i in range(3000) if i % 7)}
+    count_by_id = {row.subscription: row["count"] for row in matches.groupBy("subscription").count().collect()}
+    assert count_by_id == {"all": 3000, "some": sum(1 for i in range(3000) if i % 7)}
 
 
 def test_records_from_packed_files(tmp_path: Path) -> None:
@@ -145,16 +150,16 @@ def test_records_from_packed_files(tmp_path: Path) -> None:
 
 def test_bad_files_are_rows_and_the_rest_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     good = b"<a><b/></a>"
-    packed = gzip.compress(os.urandom(200_000).hex().encode())
+    no_archive = gzip.compress(os.urandom(200_000).hex().encode())
     write(tmp_path / "1.xml", good)
     write(tmp_path / "2.zip", b"PK nothing")
     write(tmp_path / "3.xml.gz", gzip.compress(good)[:-5])
     write(tmp_path / "4.xml.gz", b"")
-    write(tmp_path / "5.tar.gz", packed)
+    write(tmp_path / "5.tar.gz", no_archive)
     write(tmp_path / "6.tar", tar_of({"a.xml": good, "b.xml": b"<c/>" * 5000})[:1700])
-    damaged = bytearray(zip_of({"a.xml": good * 50, "b.xml": good}))
-    damaged[45] ^= 0xFF
-    write(tmp_path / "7.zip", bytes(damaged))
+    damaged_zip = bytearray(zip_of({"a.xml": good * 50, "b.xml": good}))
+    damaged_zip[45] ^= 0xFF
+    write(tmp_path / "7.zip", bytes(damaged_zip))
     write(tmp_path / "8.xml", b"<a>" + b"x" * 3000 + b"</a>")
     write(tmp_path / "9.xml", good[:-2])
     frame = documents(spark, tmp_path, document_bytes_max=2000)
@@ -200,9 +205,9 @@ def test_a_cut_gzip_gives_the_records_before_and_says_what_is_wrong(tmp_path: Pa
     assert bad[1] is None and bad[3] is None and bad[4] == "TC714"
     assert 9_000 < len(good) < 11_000
     assert b"".join(row[1] or b"" for row in good) == data[3 : 3 + 87 * len(good)]
-    flipped = bytearray(whole)
-    flipped[len(whole) // 2] ^= 0xFF
-    path.write_bytes(flipped)
+    flipped_bytes = bytearray(whole)
+    flipped_bytes[len(whole) // 2] ^= 0xFF
+    path.write_bytes(flipped_bytes)
     rows = run(path, record="a")
     assert rows[-1][4] in ("TC714", "TC201", "TC202") and len([row for row in rows if row[3] is None]) == 1
 
@@ -300,9 +305,9 @@ def test_the_source_travels_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_told_in_one_sentence(options: dict[str, str], code: str, words: str) -> None:
-    with pytest.raises(PipelineError, match=words) as caught:
+    with pytest.raises(PipelineError, match=words) as error_info:
         DocumentSource(options)
-    assert caught.value.code == code
+    assert error_info.value.code == code
 
 
 @pytest.mark.parametrize("name", ["log", "max_files_per_batch"])
@@ -325,9 +330,9 @@ def test_what_is_missing_is_told_when_it_is_loaded(spark: SparkSession, tmp_path
         lambda: spark.read.format("treecast").load(f"{tmp_path}/absent"),
         lambda: spark.read.format("treecast").load(f"{tmp_path}/absent*").count(),
     ):
-        with pytest.raises(Exception, match="TC710") as caught:
+        with pytest.raises(Exception, match="TC710") as error_info:
             action()
-        assert "Traceback" not in str(caught.value)
+        assert "Traceback" not in str(error_info.value)
 
 
 def test_paths(tmp_path: Path) -> None:
@@ -378,8 +383,8 @@ spark.stop()
 def test_over_connect(spark: SparkSession, connect_address: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.xml", b"<r><a>&uuml;</a><b/><a/><a>&uuml;</a><a>")
     command = [sys.executable, "-c", CONNECT, connect_address, str(path)]
-    done = subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["[(0, 'a', None), (2, 'a', None), (None, None, 'TC209')]", "True False"]
+    process = subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
+    assert process.stdout.splitlines() == ["[(0, 'a', None), (2, 'a', None), (None, None, 'TC209')]", "True False"]
 
 
 def test_relative_paths_are_those_of_the_caller(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def stream(directory: Path, **given: Any) -> DocumentStream:
-    return DocumentStream(Options.parse(to_strings({"paths": [directory], **given})))
+def stream(directory: Path, **settings: Any) -> DocumentStream:
+    return DocumentStream(Options.parse(to_strings({"paths": [directory], **settings})))
 
 
 def put(directory: Path, *names: str) -> None:
@@ -34,7 +34,7 @@ def put(directory: Path, *names: str) -> None:
         temporary.rename(directory / name)
 
 
-def taken(reader: DocumentStream, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
+def files_between(reader: DocumentStream, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
     tasks = reader.partitions(start, end)
     return sorted(Path(piece.file.path).name for task in tasks if isinstance(task, Task) for piece in task.pieces)
 
@@ -64,27 +64,27 @@ def test_batches_are_repeated_exactly(tmp_path: Path) -> None:
     start = reader.initialOffset()
     one = reader.latestOffset(start, ReadMaxFiles(2))
     assert reader.initialOffset() == start  # Spark asks again
-    assert taken(reader, start, one) == ["a.xml", "b.xml"]
+    assert files_between(reader, start, one) == ["a.xml", "b.xml"]
     put(tmp_path, "d.xml")
-    os.utime(tmp_path / "d.xml", (0, 0))  # older than all that was read, and new all the same
+    os.utime(tmp_path / "d.xml", (0, 0))  # older than all that was read, and new anyway
     two = reader.latestOffset(one, ReadMaxFiles(2))
-    assert taken(reader, one, two) == ["c.xml", "d.xml"]
+    assert files_between(reader, one, two) == ["c.xml", "d.xml"]
     assert reader.latestOffset(two, ReadMaxFiles(2)) == two
     assert reader.partitions(two, two) == []
     assert len(json.dumps(two)) < 100
     # Restarted from any offset that the checkpoint may hold, also one before what the log has.
     for begin, end, expected in ((start, one, ["a.xml", "b.xml"]), (one, two, ["c.xml", "d.xml"])):
-        again = stream(tmp_path, pattern="*.xml")
-        assert again.latestOffset(begin, ReadMaxFiles(2)) == end
-        assert taken(again, begin, end) == expected
-        again.stop()
-    again = stream(tmp_path, pattern="*.xml")
-    assert taken(again, start, two) == ["a.xml", "b.xml", "c.xml", "d.xml"]
+        restarted_reader = stream(tmp_path, pattern="*.xml")
+        assert restarted_reader.latestOffset(begin, ReadMaxFiles(2)) == end
+        assert files_between(restarted_reader, begin, end) == expected
+        restarted_reader.stop()
+    restarted_reader = stream(tmp_path, pattern="*.xml")
+    assert files_between(restarted_reader, start, two) == ["a.xml", "b.xml", "c.xml", "d.xml"]
     put(tmp_path, "e.xml")
-    three = again.latestOffset(two, ReadAllAvailable())
-    assert taken(again, two, three) == ["e.xml"]
+    three = restarted_reader.latestOffset(two, ReadAllAvailable())
+    assert files_between(restarted_reader, two, three) == ["e.xml"]
     reader.stop()
-    again.stop()
+    restarted_reader.stop()
 
 
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     one = reader.latestOffset(start, ReadMaxFiles(10))
     (tmp_path / "a.xml").write_text("<changed/>")
     two = reader.latestOffset(one, ReadMaxFiles(10))
-    assert taken(reader, one, two) == ["a.xml"]
+    assert files_between(reader, one, two) == ["a.xml"]
     (task,) = reader.partitions(start, one)
     rows = [row for batch in reader.read(task) for row in batch.to_pylist()]
     assert [row["error"]["code"] for row in rows] == ["TC713"]
@@ -109,7 +109,7 @@ def test_a_limit_that_spark_lifts_is_lifted(tmp_path: Path) -> None:
     assert reader.getDefaultReadLimit() == ReadMaxFiles(3)
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
-    assert len(taken(reader, start, end)) == 7
+    assert len(files_between(reader, start, end)) == 7
 
 
 def test_what_is_there_now_ends(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_what_is_there_now_ends(tmp_path: Path) -> None:
     sizes: list[int] = []
     while (following := reader.latestOffset(offset, ReadMaxFiles(2))) != offset:
         put(tmp_path, f"late{len(sizes)}.xml")
-        sizes.append(len(taken(reader, offset, following)))
+        sizes.append(len(files_between(reader, offset, following)))
         offset = following
     assert sizes == [2, 2, 1]
 
@@ -198,9 +198,9 @@ def test_a_damaged_log_of_a_stream_is_told_in_one_sentence(tmp_path: Path) -> No
     log.close()
     path = tmp_path / "log.sqlite"
     whole = path.read_bytes()
-    used = [at for at in range(len(whole)) if whole[at]]
+    places = [at for at in range(len(whole)) if whole[at]]
     codes = set()
-    for at in used[:: len(used) // 150]:
+    for at in places[:: len(places) // 150]:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         try:
             log = SeenFiles(str(tmp_path), "log", new=False)

@@ -41,9 +41,9 @@ def test_an_error_names_the_file(spark: SparkSession, inbox: Path, form: str) ->
         "render": lambda: render(files, SUBSCRIPTIONS),
         "shards": lambda: match(files, SUBSCRIPTIONS, placement="filter-sharing", shards=1),
     }
-    with pytest.raises(PythonException) as caught:
+    with pytest.raises(PythonException) as error_info:
         rows[form]().collect()
-    (line,) = [line for line in str(caught.value).splitlines() if "TC202" in line]
+    (line,) = [line for line in str(error_info.value).splitlines() if "TC202" in line]
     assert line.endswith(("bad one.xml", "bad%20one.xml"))
 
 
@@ -68,9 +68,9 @@ def test_a_missing_document_is_named_too(spark: SparkSession) -> None:
 )
 def test_the_hint_names_the_column_that_holds_documents(spark: SparkSession, schema: str, column: str) -> None:
     frame = spark.createDataFrame([], schema)
-    with pytest.raises(PipelineError, match="no column document") as caught:
+    with pytest.raises(PipelineError, match="no column document") as error_info:
         match(frame, Index())
-    assert f'documents.withColumnRenamed("{column}", "document")' in caught.value.hint
+    assert f'documents.withColumnRenamed("{column}", "document")' in error_info.value.hint
 
 
 def test_a_function_of_sql(spark: SparkSession, good: DataFrame) -> None:
@@ -142,9 +142,9 @@ except Exception as error:
 def test_connect_says_whose_directory_is_meant(connect_address: str, tmp_path: Path) -> None:
     """The server runs in this process, so its working directory is ours; the client has another."""
     command = [sys.executable, "-c", CLIENT, connect_address]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    text = done.stdout.replace("\n", " ")
-    assert "TC710" in text, done.stderr
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    text = process.stdout.replace("\n", " ")
+    assert "TC710" in text, process.stderr
     assert "no-such-inbox is meant in the working directory of the Spark server" in text
     assert str(tmp_path) not in text
 
@@ -153,17 +153,17 @@ def test_the_declarative_pipeline(spark: SparkSession, monkeypatch: pytest.Monke
     """The definitions of examples/pipelines, on the session of the tests: Spark's own runner would start another."""
     from pyspark import pipelines
 
-    made: dict[str, DataFrame] = {}
+    frame_by_name: dict[str, DataFrame] = {}
 
     def define(function: Callable[[], DataFrame]) -> Callable[[], DataFrame]:
-        made[function.__name__] = function()
-        made[function.__name__].createOrReplaceTempView(function.__name__)
+        frame_by_name[function.__name__] = function()
+        frame_by_name[function.__name__].createOrReplaceTempView(function.__name__)
         return function
 
     monkeypatch.chdir(ROOT / "examples" / "pipelines")
     monkeypatch.setattr(pipelines, "temporary_view", define)
     monkeypatch.setattr(pipelines, "materialized_view", define)
     runpy.run_path("transformations/matches.py")
-    rows = {(Path(row.file).name, row.subscription) for row in made["matched"].collect()}
+    rows = {(Path(row.file).name, row.subscription) for row in frame_by_name["matched"].collect()}
     assert rows == {("first.xml", "fx"), ("second.xml", "large")}
-    assert [(Path(row.file).name, row.code) for row in made["rejected"].collect()] == [("third.xml", "TC209")]
+    assert [(Path(row.file).name, row.code) for row in frame_by_name["rejected"].collect()] == [("third.xml", "TC209")]

@@ -129,12 +129,12 @@ class Population:
 
 @pytest.fixture(scope="module")
 def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
-    made = Population(tmp_path_factory.mktemp("rendered"))
-    codes = {value for value in made.expected.values() if isinstance(value, str)}
+    new_population = Population(tmp_path_factory.mktemp("rendered"))
+    codes = {value for value in new_population.expected.values() if isinstance(value, str)}
     assert codes == {"TC119", "TC330"}
-    delivered = {id for (_, id), value in made.expected.items() if isinstance(value, bytes)}
-    assert delivered == {id for id, *_ in SUBSCRIPTIONS} - {"never"}
-    return made
+    delivered_ids = {id for (_, id), value in new_population.expected.items() if isinstance(value, bytes)}
+    assert delivered_ids == {id for id, *_ in SUBSCRIPTIONS} - {"never"}
+    return new_population
 
 
 def rows_of(frame: DataFrame) -> list[tuple[str, str | None, bytes | None, str | None]]:
@@ -148,22 +148,22 @@ def rows_of(frame: DataFrame) -> list[tuple[str, str | None, bytes | None, str |
 @pytest.mark.parametrize("placement", NAMES)
 def test_in_batch(spark: SparkSession, population: Population, placement: str) -> None:
     documents = spark.read.parquet(str(population.documents))
-    reported = render(documents, population.index, placement=placement, shards=3, on_error="report")
-    assert reported.columns == ["key", "subscription", "payload", "error"]
-    population.check(rows_of(reported))
+    report = render(documents, population.index, placement=placement, shards=3, on_error="report")
+    assert report.columns == ["key", "subscription", "payload", "error"]
+    population.check(rows_of(report))
 
 
 def test_from_a_dataframe_with_payloads_that_come_in_parts(spark: SparkSession, population: Population) -> None:
     schema = "id string, query string, deliver string, namespaces map<string,string>"
     subscriptions = spark.createDataFrame(SUBSCRIPTIONS, schema)
     documents = spark.read.parquet(str(population.documents)).filter("key not in ('broken', 'null')")
-    reported = render(documents, subscriptions, on_error="report", delivery_limits=LIMITS)
-    good, refused = split(reported)
-    assert (good.columns, refused.columns) == (["key", "subscription", "payload"], ["key", "subscription", "error"])
+    report = render(documents, subscriptions, on_error="report", delivery_limits=LIMITS)
+    good, refusals = split(report)
+    assert (good.columns, refusals.columns) == (["key", "subscription", "payload"], ["key", "subscription", "error"])
     assert {(row.key, row.subscription): bytes(row.payload) for row in good.collect()} == {
         key: value for key, value in population.expected.items() if isinstance(value, bytes)
     }
-    assert {(row.key, row.subscription): row.error.code for row in refused.collect()} == {
+    assert {(row.key, row.subscription): row.error.code for row in refusals.collect()} == {
         key: value for key, value in population.expected.items() if isinstance(value, str)
     }
 
@@ -234,14 +234,14 @@ def test_the_function_runs_once_a_document_whatever_is_asked(spark: SparkSession
     index = treecast.Index()
     index.add("a", "/a")
     documents = spark.createDataFrame([(1, b"<a/>")], "n int, document binary")
-    reported = render(documents, index, placement=placement, shards=2, on_error="report")
-    good, bad = split(reported)
+    report = render(documents, index, placement=placement, shards=2, on_error="report")
+    good, bad = split(report)
     plain = render(documents, index, placement=placement, shards=2)
-    asked = [plain, plain.filter("subscription = 'a' and n > 0 and length(payload) > 1"), plain.select("payload")]
+    frames = [plain, plain.filter("subscription = 'a' and n > 0 and length(payload) > 1"), plain.select("payload")]
     for frame in (
-        *asked,
+        *frames,
         plain.select("n"),
-        reported,
+        report,
         good,
         bad,
         good.filter("payload is not null"),
@@ -249,7 +249,7 @@ def test_the_function_runs_once_a_document_whatever_is_asked(spark: SparkSession
     ):
         plan = frame._jdf.queryExecution().executedPlan().toString()
         assert plan.count("treecast_match(") == 1, plan
-    assert [len(row.payload) for row in asked[1].collect()] == [4]
+    assert [len(row.payload) for row in frames[1].collect()] == [4]
 
 
 def test_equal_payloads_of_a_document_cross_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,14 +46,14 @@ def stream(spark: SparkSession, directory: Path, files: int = 1) -> DataFrame:
     return read.select("document", "file", "ordinal", "error")
 
 
-def run(spark: SparkSession, directory: Path, subscriptions: Any, **given: Any) -> None:
+def run(spark: SparkSession, directory: Path, subscriptions: Any, **settings: Any) -> None:
     query = match_stream(
         stream(spark, directory),
         subscriptions,
         directory / "out",
         checkpoint=directory / "checkpoint",
         trigger=NOW,
-        **given,
+        **settings,
     )
     query.awaitTermination()
 
@@ -111,10 +111,10 @@ def test_subscriptions_come_in_many_forms(spark: SparkSession, tmp_path: Path) -
     index.add("index", "/a")
     index.save(tmp_path / "saved.tcx")
     assert supplier_of(index)() is index
-    saved = supplier_of(tmp_path / "saved.tcx")
-    loaded = saved()
-    assert isinstance(loaded, Index)
-    assert ("index" in loaded, saved()) == (True, None)
+    supplier = supplier_of(tmp_path / "saved.tcx")
+    loaded_index = supplier()
+    assert isinstance(loaded_index, Index)
+    assert ("index" in loaded_index, supplier()) == (True, None)
     frame = spark.createDataFrame([("frame", "/a", "x")], "ID string, query string, other string")
     frame.write.parquet(str(tmp_path / "table"))
     columns = {"id": ["frame"], "query": ["/a"]}
@@ -130,18 +130,18 @@ class StopError(Exception):
 
 
 def _before(original: Callable[..., Any], dead: list[str], name: str) -> Callable[..., Any]:
-    def stops(*given: Any, **named: Any) -> Any:
+    def stops(*arguments: Any, **keywords: Any) -> Any:
         if name not in dead:
             dead.append(name)
             raise StopError
-        return original(*given, **named)
+        return original(*arguments, **keywords)
 
     return stops
 
 
 def _behind(original: Callable[..., Any], dead: list[str], name: str) -> Callable[..., Any]:
-    def stops(*given: Any, **named: Any) -> Any:
-        answer = original(*given, **named)
+    def stops(*arguments: Any, **keywords: Any) -> Any:
+        answer = original(*arguments, **keywords)
         if name not in dead:
             dead.append(name)
             raise StopError
@@ -155,14 +155,14 @@ def test_a_failure_between_any_two_steps_loses_and_repeats_nothing(
 ) -> None:
     put(tmp_path / "docs", one="<a><b/></a>", two="<a/>", three="<a><b/></a>")
     dead: list[str] = []
-    called: list[int] = []
+    batch_numbers: list[int] = []
     monkeypatch.setattr(Versions, "_save", _behind(Versions._save, dead, "the version is saved"))
     monkeypatch.setattr(Versions, "of_batch", _behind(Versions.of_batch, dead, "the batch is bound"))
     monkeypatch.setattr(BatchDirectories, "_sync", _before(BatchDirectories._sync, dead, "the rows are written"))
     monkeypatch.setattr(BatchDirectories, "write", _behind(BatchDirectories.write, dead, "the rows are in place"))
 
     def after(rows: DataFrame, batch: Batch) -> None:
-        called.append(batch.number)
+        batch_numbers.append(batch.number)
         if "the batch is handed on" not in dead:
             dead.append("the batch is handed on")
             raise StopError
@@ -174,7 +174,7 @@ def test_a_failure_between_any_two_steps_loses_and_repeats_nothing(
         except Exception as error:
             assert "StopError" in f"{error!r} {error}"
     assert len(dead) == 5
-    assert called == [0, 0, 1, 2]
+    assert batch_numbers == [0, 0, 1, 2]
     # Bound when the second generation was in force, and repeated with it four times.
     assert [name for _, name, batch in output_rows(spark, tmp_path) if batch == 0 and name != "b"] == ["generation-1"]
     rows = [(file, name.partition("-")[0]) for file, name, _ in output_rows(spark, tmp_path)]
@@ -207,9 +207,9 @@ def test_what_cannot_be_run_is_said(spark: SparkSession, tmp_path: Path) -> None
             match_stream(stream(spark, tmp_path), source, tmp_path / "x", checkpoint=tmp_path / "new")
     with pytest.raises(TypeError, match="after is a list of functions"):
         match_stream(stream(spark, tmp_path), path, tmp_path / "x", checkpoint=tmp_path / "y", after="x")  # type: ignore[arg-type]
-    numbered = stream(spark, tmp_path).withColumnRenamed("ordinal", "batch")
+    with_batch_column = stream(spark, tmp_path).withColumnRenamed("ordinal", "batch")
     with pytest.raises(PipelineError, match="TC750 the documents have a column batch"):
-        match_stream(numbered, path, tmp_path / "x", checkpoint=tmp_path / "y")
+        match_stream(with_batch_column, path, tmp_path / "x", checkpoint=tmp_path / "y")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "data").write_text("")
     with pytest.raises(PipelineError, match="TC751"):
@@ -257,15 +257,15 @@ def test_placements_follow_the_set(
     put(tmp_path / "docs", **{f"d{n}": text for n, text in enumerate([*texts, "<e/>"])})
     path = subscribe(tmp_path, **generation(0))
     if name == "auto, short of room":
-        monkeypatch.setattr(place, "worker_bytes", lambda given: 1)
+        monkeypatch.setattr(place, "worker_bytes", lambda setting: 1)
     placement: Any = {"a Hierarchical": Hierarchical(3), "auto, short of room": "auto"}.get(name, name)
     batches: list[Batch] = []
-    before = set(ship._asked_by)
+    before = set(ship._askers_by_file)
     counts: list[int] = []
 
     def after(rows: DataFrame, batch: Batch) -> None:
         batches.append(batch)
-        askers = [askers for file, askers in ship._asked_by.items() if file not in before]
+        askers = [askers for file, askers in ship._askers_by_file.items() if file not in before]
         counts.append(sum(any(type(one) is object for one in each) for each in askers))  # by the placement
         subscribe(tmp_path, **generation(len(batches)))
 

@@ -46,9 +46,9 @@ def test_otherwise_it_fails_in_one_sentence(documents: DataFrame, index: treecas
     from pyspark.errors import PythonException
 
     for verb in (match, render):
-        with pytest.raises(PythonException) as caught:
+        with pytest.raises(PythonException) as error_info:
             verb(documents, index).collect()
-        text = str(caught.value)
+        text = str(error_info.value)
         assert "TC340" in text and "'heavy'" in text and 'on_error="report"' in text
         assert "Traceback" not in text and len(text.splitlines()) <= 5, text
 

@@ -56,11 +56,13 @@ def test_an_index_is_loaded_once_per_process(spark: SparkSession, index: treecas
     for _ in range(3):  # 48 tasks in three jobs
         assert match(documents, index).count() == 400
     after = loads(spark)
-    assert sum(loaded for loaded, _ in after.values()) - sum(before.get(pid, (0, 0))[0] for pid in after) <= len(after)
+    assert sum(load_count for load_count, _ in after.values()) - sum(
+        before.get(pid, (0, 0))[0] for pid in after
+    ) <= len(after)
     for number in range(worker.INDEXES_MAX + 2):
         index.add(f"another {number}", "/another")
         assert match(documents, index).count() == 400
-    assert max(kept for _, kept in loads(spark).values()) <= worker.INDEXES_MAX
+    assert max(kept_count for _, kept_count in loads(spark).values()) <= worker.INDEXES_MAX
 
 
 def test_workers_that_are_killed_lose_nothing(spark: SparkSession, index: treecast.Index, tmp_path: Path) -> None:

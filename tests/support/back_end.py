@@ -1,4 +1,4 @@
-"""Servers behind a firewall, for tests: each in a thread of its own, on a free port, and as bad as a test wants it."""
+"""Servers behind a firewall, for tests: each in its own thread, on a free port, and as bad as a test wants it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BackEnd:
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._stopped = asyncio.Event()
+        self._stop = asyncio.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -40,7 +40,7 @@ class BackEnd:
 
     def start(self) -> BackEnd:
         """Again on the same port."""
-        self._stopped = asyncio.Event()
+        self._stop = asyncio.Event()
         self._ready.clear()
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._run()), daemon=True)
         self._thread.start()
@@ -49,7 +49,7 @@ class BackEnd:
 
     def stop(self) -> None:
         if self._thread is not None:
-            self._loop.call_soon_threadsafe(self._stopped.set)
+            self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(20)
             self._thread = None
 
@@ -70,7 +70,7 @@ class BackEnd:
         await site.start()
         self.port = self.port or runner.addresses[0][1]
         self._ready.set()
-        await self._stopped.wait()
+        await self._stop.wait()
         await runner.cleanup()
 
     async def _health(self, request: web.Request) -> web.Response:

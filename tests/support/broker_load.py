@@ -122,8 +122,8 @@ class Publisher:
         self.entries[place] = Published(numbers, [document.body for document in batch])
 
     async def _change(self, connection: Connection) -> None:
-        removed = [id for id, query in self._queries.items() if query is None]
-        id = self._random.choice(removed or list(self._queries))
+        removed_ids = [id for id, query in self._queries.items() if query is None]
+        id = self._random.choice(removed_ids or list(self._queries))
         self._changes += 1
         is_removal = self._queries[id] is not None and self._changes % 3 == 0
         query = None if is_removal else self._random.choice(QUERIES)
@@ -164,8 +164,8 @@ def read_published(directory: Path) -> tuple[list[list[Published | Changed]], li
             return Changed(first, (second[0], second[1]) if second else None)
         return Published(first, [body.encode() for body in second or []])
 
-    written, refusals = json.loads((directory / "published.json").read_text())
-    return [[entry(*pair) for pair in entries] for entries in written], refusals
+    all_entries, refusals = json.loads((directory / "published.json").read_text())
+    return [[entry(*pair) for pair in entries] for entries in all_entries], refusals
 
 
 async def receive(address: str, directory: Path, seed: int) -> None:

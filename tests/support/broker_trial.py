@@ -104,8 +104,8 @@ class Trial:
     def finish(self, *, quiet_seconds: float = 30) -> Verdict:
         """Let publishers stop, wait until everything has arrived, or nothing comes any more; returns what is wrong."""
         self._stop("publish")
-        published, refusals = read_published(self.directory)
-        expected = Expectation(published)
+        entries, refusals = read_published(self.directory)
+        expected = Expectation(entries)
         expected.faults += refusals
         path = self.directory / "received.jsonl"
         size, since = -1, time.monotonic()

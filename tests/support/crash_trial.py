@@ -41,7 +41,7 @@ class CrashTrial:
         """Run a process on what is there, which dies before some operation; returns its recording."""
         recording = self.directory / f"recording-{self._lives}"
         arguments = [str(self.root / "store"), str(self.seed), str(self.groups), failing, self.without]
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "support.stored_groups", *arguments],
             cwd=TESTS,
             env={
@@ -54,7 +54,7 @@ class CrashTrial:
             capture_output=True,
             text=True,
         )
-        assert done.returncode in (-9, 0), done.stderr[-2000:]  # it may come to its end before
+        assert process.returncode in (-9, 0), process.stderr[-2000:]  # it may come to its end before
         self._lives += 1
         return read_recording(recording)
 
@@ -91,12 +91,12 @@ class CrashTrial:
 
     def loss(self, target: Path) -> str:
         """What is wrong with the store that a crash left: empty if every acknowledged group is there, and whole."""
-        acknowledged = self.disk.acknowledged
+        acknowledged_groups = self.disk.acknowledged
         try:
             with Store.open(target / "store", SETTINGS) as store:
                 last = self._last = last_group(store)
-                if not acknowledged <= last <= acknowledged + 1:
-                    return f"{acknowledged} groups were acknowledged, and {last} are there"
+                if not acknowledged_groups <= last <= acknowledged_groups + 1:
+                    return f"{acknowledged_groups} groups were acknowledged, and {last} are there"
                 model = Model()
                 for group in range(1, last + 1):
                     model.apply(draw_group(self.seed, group))

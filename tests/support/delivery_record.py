@@ -101,8 +101,8 @@ class Expectation:
         low = 0
         for place, entry in enumerate(entries):
             if isinstance(entry, Published):
-                accepted = [pair for pair in zip(entry.numbers, entry.bodies, strict=True) if pair[0]]
-                for number, body in accepted:
+                accepted_documents = [pair for pair in zip(entry.numbers, entry.bodies, strict=True) if pair[0]]
+                for number, body in accepted_documents:
                     if number <= low:
                         self.faults.append(f"document {number} of publisher {publisher} is numbered before {low}")
                     if number in self.bodies:
@@ -141,44 +141,46 @@ class Expectation:
             if change.query is None:
                 continue
             is_removed = any(removal > place for removal in removals)
-            matched = payloads[change.query]
+            payload_by_document = payloads[change.query]
             # Known to be in force from `high` to the next change's `low`; perhaps on both sides of that.
             for number in numbers[bisect_left(numbers, change.low + 1) : bisect_left(numbers, following.high)]:
-                if number not in matched:
+                if number not in payload_by_document:
                     continue
                 is_certain = change.high <= number <= following.low
                 if is_certain and not is_removed:
-                    self._must[subscription, number] = matched[number]
+                    self._must[subscription, number] = payload_by_document[number]
                 else:
-                    self._may[subscription, number].append(matched[number])
+                    self._may[subscription, number].append(payload_by_document[number])
 
-    def verdict(self, received: list[Received]) -> Verdict:
+    def verdict(self, deliveries: list[Received]) -> Verdict:
         """Compare with what has been received so far."""
         verdict = Verdict(len(self.bodies), 0, 0, self.kinds, [], list(self.faults))
         ids: dict[str, tuple[str, int]] = {}
-        seen: dict[tuple[str, int], bytes] = {}
+        payload_by_key: dict[tuple[str, int], bytes] = {}
         newest: dict[tuple[str, int], int] = {}
-        for delivery in received:
+        for delivery in deliveries:
             key = (delivery.subscription, delivery.document)
             if ids.setdefault(delivery.id, key) != key:
                 verdict.wrong.append(f"{key} and {ids[delivery.id]} have the same id")
-            if key in seen:
+            if key in payload_by_key:
                 verdict.duplicates += 1
-                if seen[key] != delivery.payload:
+                if payload_by_key[key] != delivery.payload:
                     verdict.wrong.append(f"{key} came again with another payload")
                 continue
-            seen[key] = delivery.payload
-            allowed = [self._must[key]] if key in self._must else self._may.get(key, [])
-            if delivery.payload not in allowed:
-                verdict.wrong.append(f"{key} must not be delivered" if not allowed else f"{key} has a wrong payload")
+            payload_by_key[key] = delivery.payload
+            allowed_payloads = [self._must[key]] if key in self._must else self._may.get(key, [])
+            if delivery.payload not in allowed_payloads:
+                verdict.wrong.append(
+                    f"{key} must not be delivered" if not allowed_payloads else f"{key} has a wrong payload"
+                )
             stream = (delivery.subscription, self._publisher.get(delivery.document, -1))
             if newest.get(stream, 0) > delivery.document:
                 verdict.wrong.append(f"{key} came after document {newest[stream]} of the same publisher")
             newest[stream] = max(newest.get(stream, 0), delivery.document)
-        if len(ids) != len(seen):
-            verdict.wrong.append(f"{len(seen)} deliveries have {len(ids)} ids")
-        verdict.deliveries = len(seen)
-        verdict.missing = [f"{key} is missing" for key in self._must if key not in seen]
+        if len(ids) != len(payload_by_key):
+            verdict.wrong.append(f"{len(payload_by_key)} deliveries have {len(ids)} ids")
+        verdict.deliveries = len(payload_by_key)
+        verdict.missing = [f"{key} is missing" for key in self._must if key not in payload_by_key]
         return verdict
 
     def size(self) -> int:

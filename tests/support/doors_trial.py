@@ -59,7 +59,7 @@ class DoorsTrial:
         for id in self.received:
             self.service.subscribe(id, "/load", attempts_max=1_000_000)
         readers = (self._read_events, self._read_websockets, self._read_websocket_client)
-        tasks: list[Callable[[], None]] = [lambda read=read: self._again(read) for read in readers]  # type: ignore[misc]
+        tasks: list[Callable[[], None]] = [lambda read=read: self._retry(read) for read in readers]  # type: ignore[misc]
         tasks += [lambda number=number: self._publish(number) for number in range(PUBLISHERS)]  # type: ignore[misc]
         self._threads = [threading.Thread(target=task, daemon=True) for task in tasks]
         for thread in self._threads:
@@ -84,7 +84,7 @@ class DoorsTrial:
 
         def is_time() -> bool:
             has_more = all(len(self.received[id]) >= before[id] + documents for id in before)
-            return has_more and all(len(held) >= 2 for held in self.held.values())
+            return has_more and all(len(held_documents) >= 2 for held_documents in self.held.values())
 
         assert self.wait(is_time), self.faults
         self.service.end(signal.SIGKILL)
@@ -126,7 +126,7 @@ class DoorsTrial:
 
     # --- readers ------------------------------------------------------------------------------------------------------
 
-    def _again(self, read: Callable[[], None]) -> None:
+    def _retry(self, read: Callable[[], None]) -> None:
         while not self._is_over:
             try:
                 self.connects += 1
@@ -170,17 +170,17 @@ class DoorsTrial:
     def _take(self, reader: str, receive: Callable[[], Any], send: Callable[[str], Any]) -> None:
         """A delivery counts when it is about to be acknowledged, and that is done for several at once: what a service
         forgets before that is missing at the end."""
-        held = self.held[reader] = {}
+        held_documents = self.held[reader] = {}
         send(json.dumps({"credit": CREDIT}))
         while not self._is_over:
             is_quiet = False
             try:
                 message = json.loads(receive())
                 if "delivery" in message:
-                    held[message["delivery"]] = message["document"]
+                    held_documents[message["delivery"]] = message["document"]
             except (TimeoutError, websocket.WebSocketTimeoutException):
                 is_quiet = True
-            if len(held) >= CREDIT // 2 or (held and is_quiet):
-                self.received[reader].update(held.values())
-                send(json.dumps({"ack": list(held)}))
-                held.clear()
+            if len(held_documents) >= CREDIT // 2 or (held_documents and is_quiet):
+                self.received[reader].update(held_documents.values())
+                send(json.dumps({"ack": list(held_documents)}))
+                held_documents.clear()

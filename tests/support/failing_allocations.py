@@ -122,31 +122,31 @@ def answers(index: Index) -> tuple[list[list[str]], pa.Table]:
 
 
 def check(step: int, engine: str, filling: str, action: Action) -> int:
-    def filled() -> Index:
+    def new_index() -> Index:
         return FILLINGS[filling](Index(engine=engine, seed=1))
 
-    changed = filled()
-    action(changed)
-    before, after = answers(filled()), answers(changed)
+    changed_index = new_index()
+    action(changed_index)
+    before, after = answers(new_index()), answers(changed_index)
     failures = 0
     for number in range(1, 100_000, step):
-        index = filled()
+        index = new_index()
         SHIM.fail_allocation(ctypes.c_long(number))
         try:
             action(index)
-            raised = False
+            has_raised = False
         except (MemoryError, pa.ArrowMemoryError):
-            raised = True
+            has_raised = True
         finally:
-            reached = SHIM.allocations() >= number
+            was_reached = SHIM.allocations() >= number
             SHIM.fail_allocation(ctypes.c_long(0))
-        if raised:
+        if has_raised:
             failures += 1
-            assert reached, number
+            assert was_reached, number
             assert answers(index) == before, f"allocation {number} left something behind"
             action(index)
         assert answers(index) == after, f"allocation {number}: the call has no effect"
-        if not reached:
+        if not was_reached:
             return failures
     raise AssertionError("too many allocations")
 

@@ -3,7 +3,7 @@
     LD_PRELOAD=recording_disk.so python -m support.failing_disk DIRECTORY OPERATION ERROR STEP
 
 OPERATION is W (write), S (sync) or O (make a file). With STEP 1 each fails in turn, with 3 every third. After each
-failure the store has to be as it was before that group, for readers at once and for writers after it was opened anew.
+failure the store has to be as it was before that group, for readers at once and for writers after it was reopened.
 Prints how often each code was raised, and how often the store was broken by it.
 """
 

@@ -26,7 +26,7 @@ run_worker(options, make_log("json", "error"), lambda address, _: print(*address
 
 
 class NatsServer:
-    """On a port of its own; again on the same one, with the same data."""
+    """On its own port; again on the same one, with the same data."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self._directory = directory

@@ -108,20 +108,24 @@ def run_load(
     for thread in (*readers, *publishers):
         thread.start()
 
-    def accepted() -> int:
+    def accepted_count() -> int:
         return sum(len(publisher.accepted) for publisher in publishers)
 
     end = time.monotonic() + patience_seconds
     for place, fault in enumerate(faults, 1):
-        while accepted() < 3 * step * place // (len(faults) + 1):
-            assert time.monotonic() < end, accepted()
+        while accepted_count() < 3 * step * place // (len(faults) + 1):
+            assert time.monotonic() < end, accepted_count()
             time.sleep(0.01)
         fault()
     for publisher in publishers:
         publisher.join(max(end - time.monotonic(), 0))
-    numbers = {ours: theirs for publisher in publishers for ours, theirs in publisher.accepted.items()}
+    numbers = {
+        own_number: fleet_number for publisher in publishers for own_number, fleet_number in publisher.accepted.items()
+    }
     assert len(numbers) == 3 * step == len(set(numbers.values()))
-    expected = {(theirs, id) for ours, theirs in numbers.items() for id in matching(ours, subscriptions)}
+    expected = {
+        (fleet_number, id) for own_number, fleet_number in numbers.items() for id in matching(own_number, subscriptions)
+    }
     for reader in readers:
         reader.expected = len(expected)
     # Every delivery is stored: a reader that begins now gets all of them.

@@ -30,9 +30,9 @@ def tar_of(members: dict[str, bytes]) -> bytes:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as archive:
         for name, content in members.items():
-            about = tarfile.TarInfo(name)
-            about.size = len(content)
-            archive.addfile(about, io.BytesIO(content))
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
     return data.getvalue()
 
 

@@ -40,17 +40,17 @@ QUERIES = ("//b", "/d[b]", "//c[@n>3]", "/d/c", "//b | //c", "/d[@n=2]", "//e", 
 
 def documents_of(draw: random.Random, count: int) -> dict[str, bytes]:
     """Small ones, most of which match something."""
-    found = {}
+    document_by_name = {}
     for number in range(count):
         inner = "".join(draw.choice(["<b/>", "<c n='5'/>", "<c n='1'/>", "<e/>", "text"]) for _ in range(3))
-        found[f"{number:03}.xml"] = f"<d n='{draw.randrange(4)}'>{inner}</d>".encode()
-    return found
+        document_by_name[f"{number:03}.xml"] = f"<d n='{draw.randrange(4)}'>{inner}</d>".encode()
+    return document_by_name
 
 
 def subscriptions_of(draw: random.Random, generation: int) -> dict[str, str]:
     """One that is everybody's and says the generation; others that come, change and go; some that are refused."""
-    chosen = {f"s{draw.randrange(6)}": draw.choice(QUERIES) for _ in range(5)}
-    return {f"generation-{generation}": "/*", "refused": "][", **chosen}
+    query_by_id = {f"s{draw.randrange(6)}": draw.choice(QUERIES) for _ in range(5)}
+    return {f"generation-{generation}": "/*", "refused": "][", **query_by_id}
 
 
 class Trial:
@@ -62,7 +62,7 @@ class Trial:
         self.documents = documents_of(self.draw, documents)
         self.waiting = list(self.documents.items())
         self.sets: list[dict[str, str]] = []
-        self.bound: dict[int, int] = {}
+        self.version_by_batch: dict[int, int] = {}
         self.kills: Counter[str] = Counter()
         self.starts = 0
         self.name = f"trial-{seed}"
@@ -70,7 +70,7 @@ class Trial:
         if server is not None:
             make_stream(server, self.name, self.name)
         self._job: subprocess.Popen[bytes] | None = None
-        self._started: set[tuple[int, str]] = set()
+        self._processes: set[tuple[int, str]] = set()
         (directory / "docs").mkdir(parents=True)
         self.change()
         self.bring(documents // 2)
@@ -79,10 +79,10 @@ class Trial:
 
     def change(self) -> None:
         """Put the next set of subscriptions into place."""
-        wanted = subscriptions_of(self.draw, len(self.sets))
-        self.sets.append(wanted)
+        query_by_id = subscriptions_of(self.draw, len(self.sets))
+        self.sets.append(query_by_id)
         beside = self.directory / "subscriptions.new"
-        pq.write_table(pa.table({"id": list(wanted), "query": list(wanted.values())}), beside)
+        pq.write_table(pa.table({"id": list(query_by_id), "query": list(query_by_id.values())}), beside)
         beside.rename(self.directory / "subscriptions.parquet")
 
     def bring(self, count: int) -> None:
@@ -119,19 +119,19 @@ class Trial:
         job = self._job if self._job is not None and self._job.poll() is None else self.start()
         self.change()
         self.bring(self.draw.randrange(4))
-        enough = len(self._bound()) + self.draw.randrange(4)
-        self._until(lambda: len(self._bound()) >= enough or job.poll() is not None)
+        enough = len(self._version_by_batch()) + self.draw.randrange(4)
+        self._until(lambda: len(self._version_by_batch()) >= enough or job.poll() is not None)
         time.sleep(self.draw.uniform(0, 1))
         victim = self.draw.choice(VICTIMS)
         family = self._remember(job.pid)
-        chosen = {
+        victim_pids = {
             "driver": [job.pid],
             "jvm": [pid for pid, command in family if "java" in command.split(" ")[0]],
             "worker": [pid for pid, command in family if "pyspark.daemon" in command],
             "all": [job.pid, *(pid for pid, _ in family)],
         }[victim]
         self.kills[victim] += 1
-        for pid in chosen:
+        for pid in victim_pids:
             _kill(pid)
         if victim != "worker":  # Spark starts workers again; the rest takes the job with it
             self._until(lambda: job.poll() is not None)
@@ -155,7 +155,7 @@ class Trial:
         if self._job is not None and self._job.poll() is None:
             self._job.kill()
             self._job.wait()
-        for pid, born in self._started:
+        for pid, born in self._processes:
             if _born(pid) == born:
                 _kill(pid)
 
@@ -166,36 +166,36 @@ class Trial:
     def _complete(self) -> bool:
         return len({row["file"] for row in self.rows()}) == len(self.documents)
 
-    def _until(self, happened: Any) -> None:
+    def _until(self, has_happened: Any) -> None:
         end = time.monotonic() + WAIT_SECONDS
-        while not happened():
+        while not has_happened():
             assert time.monotonic() < end, f"the job hangs: {self.log()}"
             time.sleep(0.02)
 
     def _remember(self, pid: int) -> list[tuple[int, str]]:
         family = _descendants(pid)
-        self._started |= {(one, _born(one)) for one, _ in family}
+        self._processes |= {(one, _born(one)) for one, _ in family}
         return family
 
     # -- what is left behind
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows of the output, with the number of their batch, by another reader than Spark."""
-        found = []
+        all_rows = []
         for directory in sorted((self.directory / "matches").glob("batch=*")):
             for path in directory.glob("*.parquet"):
                 number = int(directory.name.partition("=")[2])
-                found += [{**row, "batch": number} for row in pq.ParquetFile(path).read().to_pylist()]
-        return found
+                all_rows += [{**row, "batch": number} for row in pq.ParquetFile(path).read().to_pylist()]
+        return all_rows
 
     def _look(self) -> None:
         """A batch that is bound to a version stays bound to it."""
-        now = self._bound()
-        for batch, version in self.bound.items():
+        now = self._version_by_batch()
+        for batch, version in self.version_by_batch.items():
             assert now.get(batch) == version, f"batch {batch} was bound to version {version}, now to {now.get(batch)}"
-        self.bound = now
+        self.version_by_batch = now
 
-    def _bound(self) -> dict[int, int]:
+    def _version_by_batch(self) -> dict[int, int]:
         """Batch -> version, as recorded."""
         path = self.directory / "checkpoint" / "treecast" / "versions.sqlite"
         if not path.exists():
@@ -213,37 +213,37 @@ class Trial:
     def verify_deliveries(self, rows: list[dict[str, Any]]) -> None:
         """Of what was published, each id once: that is every match of the output, once."""
         assert self._server is not None
-        published: dict[str, set[tuple[Any, ...]]] = defaultdict(set)
+        rows_by_id: dict[str, set[tuple[Any, ...]]] = defaultdict(set)
         for message in consume(self._server, self.name):
             row = json.loads(message.payload)
-            published[message.id].add(tuple(row[field] for field in DELIVERED))
-        assert all(len(one) == 1 for one in published.values())
-        assert sorted(next(iter(one)) for one in published.values()) == sorted(
+            rows_by_id[message.id].add(tuple(row[field] for field in DELIVERED))
+        assert all(len(one) == 1 for one in rows_by_id.values())
+        assert sorted(next(iter(one)) for one in rows_by_id.values()) == sorted(
             tuple(row[field] for field in DELIVERED) for row in rows
         )
 
     def verify(self, rows: list[dict[str, Any]]) -> None:
         """Every match once, every document with one set, every batch with one, and no set that is older than before."""
-        matched: dict[str, list[str]] = defaultdict(list)
+        ids_by_document: dict[str, list[str]] = defaultdict(list)
         batches: dict[int, set[int]] = defaultdict(set)
         for row in rows:
             name = Path(row["file"]).name
             assert row["error"] is None, row
-            matched[name].append(row["subscription"])
+            ids_by_document[name].append(row["subscription"])
             if row["subscription"].startswith("generation-"):
                 batches[row["batch"]].add(int(row["subscription"].partition("-")[2]))
-        assert sorted(matched) == sorted(self.documents)
-        for name, ids in matched.items():
+        assert sorted(ids_by_document) == sorted(self.documents)
+        for name, ids in ids_by_document.items():
             generations = [int(id.partition("-")[2]) for id in ids if id.startswith("generation-")]
             assert len(generations) == 1, f"{name} was matched with {generations}"
             assert sorted(ids) == self.expected(name, generations[0]), name
-        used = [batches[number] for number in sorted(batches)]
-        assert all(len(one) == 1 for one in used), used
-        order = [min(one) for one in used]
+        generations_by_batch = [batches[number] for number in sorted(batches)]
+        assert all(len(one) == 1 for one in generations_by_batch), generations_by_batch
+        order = [min(one) for one in generations_by_batch]
         assert order == sorted(order), order
         by_version: dict[int, set[int]] = defaultdict(set)
         for number, one in batches.items():
-            by_version[self.bound[number]] |= one
+            by_version[self.version_by_batch[number]] |= one
         assert all(len(one) == 1 for one in by_version.values()), by_version  # a version is one set
 
 
@@ -256,7 +256,7 @@ def _descendants(pid: int) -> list[tuple[int, str]]:
         except OSError:
             continue
         parents[int(text.rpartition(")")[2].split()[1])].append(int(path.name))
-    found, todo = [], [pid]
+    descendants, todo = [], [pid]
     while todo:
         for child in parents[todo.pop()]:
             todo.append(child)
@@ -264,8 +264,8 @@ def _descendants(pid: int) -> list[tuple[int, str]]:
                 command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue
-            found.append((child, command))
-    return found
+            descendants.append((child, command))
+    return descendants
 
 
 def _born(pid: int) -> str:

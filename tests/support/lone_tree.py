@@ -32,17 +32,17 @@ class Place:
 
     def take(self, kind: type) -> list[Any]:
         """What of this kind was sent since the last time."""
-        found = [message for _, message in self.sent if isinstance(message, kind)]
+        messages = [message for _, message in self.sent if isinstance(message, kind)]
         self.sent = [item for item in self.sent if not isinstance(item[1], kind)]
-        return found
+        return messages
 
 
 def tree(place: Place, root: str, parent: str | None, *children: str) -> Tree:
-    made = Tree(root, place, ROUTING, NetworkSettings(), Random(1), lambda: place.last)
-    made.store = "store" if made.is_root else ""
-    made.place_in(parent, children)
-    made.flush()
-    return made
+    new_tree = Tree(root, place, ROUTING, NetworkSettings(), Random(1), lambda: place.last)
+    new_tree.store = "store" if new_tree.is_root else ""
+    new_tree.place_in(parent, children)
+    new_tree.flush()
+    return new_tree
 
 
 def announce(version: int, base: int, *changes: Any, life: int = 5) -> Announce:

@@ -65,15 +65,15 @@ class Mailbox:
     name = "mailbox"
 
     def __init__(self, storage: SimulatedStorage, random: Random) -> None:
-        self._known = {key for key, _ in storage.scan("letters", -1, 1_000)}
+        self._known_ids = {key for key, _ in storage.scan("letters", -1, 1_000)}
         self._next_body = storage.count("letters")
 
     def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
         assert isinstance(message, Letter)
-        if message.id in self._known:
-            # It may still be on its way to the disk: the empty Store is there to show that order is kept all the same.
+        if message.id in self._known_ids:
+            # It may still be on its way to the disk: the empty Store is there to show that order is kept anyway.
             return [Store(()), Send(sender, Confirmed(message.id))]
-        self._known.add(message.id)
+        self._known_ids.add(message.id)
         self._next_body += 1
         body = message.text.encode()
         changes = (Put("letters", message.id, body), Append(self._next_body, body))
@@ -138,29 +138,29 @@ class Letters:
     def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
         faults = self.faults(seed) if faults is None else faults
         world = World(seed, self._codec)
-        confirmed: set[int] = set()
+        confirmed_ids: set[int] = set()
         mailbox = self.make_host(world, "mailbox", Mailbox)
         for place, name in enumerate(("ann", "ben")):
             ids = range(100 * place, 100 * place + 5)
             world.add_host(
                 name,
                 partial(make_writer, name, ids),
-                lambda event: confirmed.add(event.id),
+                lambda event: confirmed_ids.add(event.id),
             )
         world.schedule(faults)
         world.run(DURATION_MS)
         world.heal()
         world.run(DURATION_MS * 3)
-        self._check(world, mailbox, confirmed)
-        return outcome_of(self.name, world, faults, with_trace, {"confirmed": len(confirmed)})
+        self._check(world, mailbox, confirmed_ids)
+        return outcome_of(self.name, world, faults, with_trace, {"confirmed": len(confirmed_ids)})
 
-    def _check(self, world: World, mailbox: Host, confirmed: set[int]) -> None:
-        stored = {key for key, _ in mailbox.storage.scan("letters", -1, 1_000)}
-        if lost := sorted(confirmed - stored):
-            world.fail(f"letters {lost} were confirmed and are lost")
-        elif len(confirmed) < 10:
-            world.fail(f"only {len(confirmed)} of 10 letters were confirmed after healing")
-        elif mailbox.storage.body_bytes() != sum(len(f"letter {id}") for id in stored):
+    def _check(self, world: World, mailbox: Host, confirmed_ids: set[int]) -> None:
+        stored_ids = {key for key, _ in mailbox.storage.scan("letters", -1, 1_000)}
+        if lost_ids := sorted(confirmed_ids - stored_ids):
+            world.fail(f"letters {lost_ids} were confirmed and are lost")
+        elif len(confirmed_ids) < 10:
+            world.fail(f"only {len(confirmed_ids)} of 10 letters were confirmed after healing")
+        elif mailbox.storage.body_bytes() != sum(len(f"letter {id}") for id in stored_ids):
             world.fail("bodies and rows do not belong together")
 
 

@@ -90,12 +90,12 @@ def consume(address: str, name: str) -> list[Consumed]:
         client = await nats.connect(address)
         context = client.jetstream()
         state = (await context.stream_info(name)).state
-        found = []
+        messages = []
         for number in range(state.first_seq, state.last_seq + 1):
             message = await context.get_msg(name, number)
             headers = message.headers or {}
-            found.append(Consumed(message.subject or "", headers["Nats-Msg-Id"], message.data or b"", dict(headers)))
+            messages.append(Consumed(message.subject or "", headers["Nats-Msg-Id"], message.data or b"", dict(headers)))
         await client.close()
-        return found
+        return messages
 
     return asyncio.run(read())

@@ -29,8 +29,8 @@ def subscription(id: str, query: Query) -> Subscription:
 def draw_population(random: Random, *, queries: int, documents: int) -> tuple[list[Subscription], list[bytes]]:
     """Queries of the whole language, in three namespaces, and documents that many of them match."""
     drawer = ConditionDrawer(random, condition_words(random, namespaces=True), depth_max=2)
-    drawn = [subscription(f"q{number}", drawer.query()) for number in range(queries)]
-    return drawn, [draw_valued_document(random, namespaces=True, elements_max=20) for _ in range(documents)]
+    subscriptions = [subscription(f"q{number}", drawer.query()) for number in range(queries)]
+    return subscriptions, [draw_valued_document(random, namespaces=True, elements_max=20) for _ in range(documents)]
 
 
 def answers(subscriptions: Sequence[Subscription], documents: Sequence[bytes]) -> list[list[str]]:

@@ -152,11 +152,11 @@ def mix_bodies_on_lanes(broker: Broker) -> None:
     """A wrong delivery on the fast way: two payloads of a message change places."""
     take = broker._backlog.lanes.take
 
-    def mixed(session: Session, number: int) -> tuple[bytes, list[int], int, int] | None:
+    def take_mixed(session: Session, number: int) -> tuple[bytes, list[int], int, int] | None:
         message = take(session, number)
         return message and (message[0], message[1][::-1], *message[2:])
 
-    broker._backlog.lanes.take = mixed  # type: ignore[method-assign]
+    broker._backlog.lanes.take = take_mixed  # type: ignore[method-assign]
 
 
 def count_messages_on_lanes_as_one(broker: Broker) -> None:

@@ -70,10 +70,10 @@ class AdoptsAll(Membership):
     """Any view is adopted, also an older one."""
 
     def _adopt(self, view: View, turn: Turn) -> list[Event]:
-        mine, self._view = self._view, View()
+        old_view, self._view = self._view, View()
         events = super()._adopt(view, turn)
         if not events:
-            self._view = mine
+            self._view = old_view
         return events
 
 

@@ -24,8 +24,8 @@ class _HastyFiltering(Filtering):
 class _QuietFiltering(Filtering):
     """Tells a host once, and does not wait for it."""
 
-    def _notify(self, work: Work, visit: Visit, host: str, satisfied: list[Satisfied], attempt: int) -> None:
-        self._peer.send(host, NotifyHost(0, work.id, work.publisher, satisfied))
+    def _notify(self, work: Work, visit: Visit, host: str, notices: list[Satisfied], attempt: int) -> None:
+        self._peer.send(host, NotifyHost(0, work.id, work.publisher, notices))
 
 
 class _ForgetfulNotifying(Notifying):
@@ -46,12 +46,12 @@ class _StaleShedding(Shedding):
 def _scenario(part: str, kind: Callable[..., Any]) -> FilterScenario:
     def make(name: str, storage: Any, *rest: Any) -> NfaPeer:
         peer = NfaPeer(name, storage, *rest)
-        planted = kind(peer, storage) if part == "notifying" else kind(peer)
+        planted_part = kind(peer, storage) if part == "notifying" else kind(peer)
         for message, handler in list(peer.handlers.items()):
             method = getattr(handler, "__name__", "")
             if getattr(handler, "__self__", None) is getattr(peer, part):
-                peer.handlers[message] = getattr(planted, method)
-        setattr(peer, part, planted)
+                peer.handlers[message] = getattr(planted_part, method)
+        setattr(peer, part, planted_part)
         return peer
 
     return FilterScenario(make)

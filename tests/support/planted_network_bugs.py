@@ -45,12 +45,12 @@ class HastyChildTree(Tree):
         self._cover(name, child, self._last_document() if self.is_root else self.passed)
 
     def _cover(self, name: str, child: Any, since: int) -> None:
-        first, covered = self._first, self.covered
+        first, old_covered = self._first, self.covered
         self._first, self.covered = 0, 1 << 40
         try:
             super()._cover(name, child, since)
         finally:
-            self._first, self.covered = first, covered
+            self._first, self.covered = first, old_covered
 
 
 class HastyWants(Wants):
@@ -112,11 +112,11 @@ class LatePositions(CheckedBroker):
     """Documents are stored, and their position some time later: after a crash they come again."""
 
     def _finish(self, turn: Turn) -> list[Effect]:
-        changed, self.positions._changed = self.positions._changed, {}
+        changed_positions, self.positions._changed = self.positions._changed, {}
         try:
             return super()._finish(turn)
         finally:
-            self.positions._changed = {**changed, **self.positions._changed}
+            self.positions._changed = {**changed_positions, **self.positions._changed}
 
 
 class EarlyPositions(CheckedBroker):

@@ -31,13 +31,13 @@ class _PublishedMember(RingMember):
             self._set_successors([nearer, *self.successors])
 
     def _set_successors(self, members: Sequence[Member]) -> None:
-        kept: list[Member] = []
+        successors: list[Member] = []
         for member in members:
-            far = distance(self.me.place, kept[-1].place) if kept else 0
-            if len(kept) < self._settings.replicas and distance(self.me.place, member.place) > far:
-                kept.append(member)
-        if kept and kept != self.successors:
-            self.successors = kept
+            far = distance(self.me.place, successors[-1].place) if successors else 0
+            if len(successors) < self._settings.replicas and distance(self.me.place, member.place) > far:
+                successors.append(member)
+        if successors and successors != self.successors:
+            self.successors = successors
             self._watch(self)
 
 

@@ -17,11 +17,11 @@ _subscribers = RoutingTable.subscribers
 
 
 def _leak_exclusions(self: RoutingTable, id: int) -> list[tuple[str, Subtree]]:
-    """Who excludes something gets it all the same."""
-    found = [(key, Subtree(place.element.id)) for place in self._whole.enclosing(id) for key in place.keys]
+    """Who excludes something gets it anyway."""
+    subscriptions = [(key, Subtree(place.element.id)) for place in self._whole.enclosing(id) for key in place.keys]
     for place in self._limited.enclosing(id):
-        found += [(key.recipient, Subtree(place.element.id, key.without)) for key in place.keys]
-    return found
+        subscriptions += [(key.recipient, Subtree(place.element.id, key.without)) for key in place.keys]
+    return subscriptions
 
 
 def _leak_ancestors(self: RoutingTable, id: int) -> list[tuple[str, Subtree]]:
@@ -36,8 +36,8 @@ _unwant = Forwarding.unwant
 def _forget_hidden(self: Forwarding, id: int) -> Requests:
     """What a removed subtree covered is not asked for again."""
     requests = _unwant(self, id)
-    for hidden in requests.ask:
-        self._asked.discard(hidden, None)
+    for hidden_id in requests.ask:
+        self._asked.discard(hidden_id, None)
     return requests
 
 
@@ -53,7 +53,7 @@ _update = Downward._update
 
 def _everybody_lives(self: Neighbours, name: str, now_ms: int) -> bool:
     """A neighbour that is dead is not noticed."""
-    return name in self._heard
+    return name in self._neighbour_by_name
 
 
 def _no_receipts(self: Downward, name: str, message: Any) -> None:

@@ -51,32 +51,32 @@ class QuickProcess:
         self.returncode: int | None = None
         self.stdout: IO[str] | None = None
         self.stderr: IO[str] | None = None
-        ours, theirs = os.pipe()
+        read_end, write_end = os.pipe()
         request = {
             "arguments": list(arguments),
             "directory": str(cwd or Path.cwd()),
             "environment": dict(os.environ if env is None else env),
         }
         with contextlib.ExitStack() as closing:
-            closing.callback(os.close, theirs)
+            closing.callback(os.close, write_end)
             streams = [self._stream(closing, "", stdin, 0)]
             streams += [self._stream(closing, "stdout", stdout, 1), self._stream(closing, "stderr", stderr, 2)]
-            self.pid = _parent().start(request, [*streams, theirs])
-        self._status = os.fdopen(ours, "rb")
+            self.pid = _parent().start(request, [*streams, write_end])
+        self._status = os.fdopen(read_end, "rb")
 
-    def _stream(self, closing: contextlib.ExitStack, name: str, wanted: int | IO[Any] | None, default: int) -> int:
+    def _stream(self, closing: contextlib.ExitStack, name: str, target: int | IO[Any] | None, default: int) -> int:
         """The descriptor for the process."""
-        if wanted is None:
+        if target is None:
             return default
-        if wanted == DEVNULL:
+        if target == DEVNULL:
             return closing.enter_context(Path(os.devnull).open("r+b", buffering=0)).fileno()
-        if wanted == PIPE:
+        if target == PIPE:
             assert name, "nothing is written to these processes"
-            ours, theirs = os.pipe()
-            closing.callback(os.close, theirs)
-            setattr(self, name, os.fdopen(ours, encoding="utf-8"))
-            return theirs
-        return wanted if isinstance(wanted, int) else wanted.fileno()
+            read_end, write_end = os.pipe()
+            closing.callback(os.close, write_end)
+            setattr(self, name, os.fdopen(read_end, encoding="utf-8"))
+            return write_end
+        return target if isinstance(target, int) else target.fileno()
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -109,7 +109,7 @@ class QuickProcess:
                 parts[name] = stream.read()
 
         streams = [(name, stream) for name in parts if (stream := getattr(self, name)) and not stream.closed]
-        readers = [threading.Thread(target=read, args=named, daemon=True) for named in streams]
+        readers = [threading.Thread(target=read, args=pair, daemon=True) for pair in streams]
         for reader in readers:
             reader.start()
         self.wait(timeout)
@@ -141,10 +141,10 @@ class _Parent:
     """Started with the first request; it ends when this process does."""
 
     def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, str(Path(__file__).resolve()), str(theirs.fileno())]
-        with theirs:
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=DEVNULL)
+        self._socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, str(Path(__file__).resolve()), str(child_socket.fileno())]
+        with child_socket:
+            self._process = subprocess.Popen(command, pass_fds=[child_socket.fileno()], stdin=DEVNULL)
         atexit.register(self.close)
 
     def start(self, request: dict[str, Any], descriptors: list[int]) -> int:
@@ -190,8 +190,8 @@ def serve_requests(requests: socket.socket) -> None:
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for unused in (requests.fileno(), awake, wake, *statuses.values()):
-                    os.close(unused)
+                for descriptor in (requests.fileno(), awake, wake, *statuses.values()):
+                    os.close(descriptor)
                 run_request(json.loads(data), descriptors)
             requests.send(str(pid).encode())
             *streams, statuses[pid] = descriptors

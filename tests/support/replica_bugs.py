@@ -42,8 +42,8 @@ class _PlantedBackup(ReplicaHost):
     def _take_as_backup(self, sender: str, message: Ask | Copy | Chunk) -> list[Effect]:
         backup = self._backups.get(message.broker)
         if backup is not None and type(backup) is not self.kind:
-            planted = self.kind(backup._member, self.settings, self._next_slot)
-            self._backups[message.broker] = planted
+            planted_backup = self.kind(backup._member, self.settings, self._next_slot)
+            self._backups[message.broker] = planted_backup
         return super()._take_as_backup(sender, message)
 
 

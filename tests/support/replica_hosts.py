@@ -1,4 +1,4 @@
-"""Hosts with replicas for tests, each in a process of its own, and a control plane that says what it is told."""
+"""Hosts with replicas for tests, each in its own process, and a control plane that says what it is told."""
 
 from __future__ import annotations
 

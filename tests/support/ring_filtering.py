@@ -22,8 +22,8 @@ def network(peers: int = 5, members: int = 1, replicas: int = 1, seed: int = 3, 
 
 def check(net: RingNetwork, index: treecast.Index, documents: list[bytes], method: Method) -> None:
     for number, document in enumerate(documents):
-        published, matches = net.publish(net.names[number % len(net.names)], document, method)
-        assert published.is_complete
+        result, matches = net.publish(net.names[number % len(net.names)], document, method)
+        assert result.is_complete
         assert sorted(id for _, id in matches) == sorted(index.match(document)), document
 
 

@@ -26,23 +26,25 @@ def settings(random: Random, count: int) -> list[Setting]:
 
 def round_tiny(random: Random, queries: int, documents: int) -> int:
     """Three names, random trees."""
-    drawn = [draw_document(random) for _ in range(documents)]
-    return compare(draw_queries(random, Vocabulary.tiny(random), queries), drawn, settings(random, 2))
+    drawn_documents = [draw_document(random) for _ in range(documents)]
+    return compare(draw_queries(random, Vocabulary.tiny(random), queries), drawn_documents, settings(random, 2))
 
 
 def round_namespaces(random: Random, queries: int, documents: int) -> int:
     """The same names in three namespaces and none, prefixes rebound on the way."""
-    drawn = [draw_document(random, namespaces=True) for _ in range(documents)]
+    drawn_documents = [draw_document(random, namespaces=True) for _ in range(documents)]
     several: list[Query] = []
     for _ in range(random.choice((1, 1, 4))):
         several += draw_queries(random, Vocabulary.tiny(random, namespaces=True), queries)
-    return compare(several[:queries], drawn, settings(random, 2))
+    return compare(several[:queries], drawn_documents, settings(random, 2))
 
 
 def round_deep(random: Random, queries: int, documents: int) -> int:
     """Documents of one long path, and longer queries."""
-    drawn = [chain(random, random.choice((5, 20, 60, 120))) for _ in range(documents)]
-    return compare(draw_queries(random, Vocabulary.tiny(random), queries, steps_max=9), drawn, settings(random, 2))
+    drawn_documents = [chain(random, random.choice((5, 20, 60, 120))) for _ in range(documents)]
+    return compare(
+        draw_queries(random, Vocabulary.tiny(random), queries, steps_max=9), drawn_documents, settings(random, 2)
+    )
 
 
 def round_schema(random: Random, queries: int, documents: int, schema: Schema | None = None) -> int:
@@ -51,9 +53,9 @@ def round_schema(random: Random, queries: int, documents: int, schema: Schema | 
     seed = random.randrange(1 << 30)
     sizes = DocumentSettings(bytes_target=random.choice((1500, 5000, 15_000)), depth_max=random.choice((6, 10)))
     forms = QuerySettings(attribute=0.1, text=0.1, distinct=random.random() < 0.8)
-    drawn = list(generate_documents(schema, documents, sizes, seed=seed))
+    drawn_documents = list(generate_documents(schema, documents, sizes, seed=seed))
     texts = generate_queries(schema, queries, forms, seed=seed)
-    return compare([plain(text) for text in texts], drawn, settings(random, 2))
+    return compare([plain(text) for text in texts], drawn_documents, settings(random, 2))
 
 
 ROUNDS: dict[str, Callable[[Random, int, int], int]] = {
@@ -67,7 +69,7 @@ ROUNDS: dict[str, Callable[[Random, int, int], int]] = {
 def real_documents(data: Path) -> list[bytes]:
     """Real documents up to a size that both sides read; those that either refuses are the reader's business."""
     reader = Index()
-    kept = []
+    documents = []
     for path in sorted((data / "docs").rglob("*.xml")):
         document = path.read_bytes()
         if len(document) > REAL_BYTES_MAX:
@@ -77,16 +79,18 @@ def real_documents(data: Path) -> list[bytes]:
             etree.fromstring(document, PARSER)
         except (DocumentError, etree.XMLSyntaxError):
             continue
-        kept.append(document)
-    return kept
+        documents.append(document)
+    return documents
 
 
 def round_real(random: Random, everything: Sequence[bytes], queries: int, documents: int) -> int:
     """Some real documents, queried with paths of their own."""
-    chosen = random.sample(everything, documents)
-    words = words_of(random, chosen)
-    drawn = [query for document in chosen for query in paths_of(random, document, words, 1 + queries // documents)]
-    return compare(drawn, chosen, settings(random, 2))
+    sample = random.sample(everything, documents)
+    words = words_of(random, sample)
+    drawn_queries = [
+        query for document in sample for query in paths_of(random, document, words, 1 + queries // documents)
+    ]
+    return compare(drawn_queries, sample, settings(random, 2))
 
 
 def published_answers(data: Path) -> tuple[list[str], list[tuple[bytes, set[int]]]]:

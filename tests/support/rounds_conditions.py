@@ -38,49 +38,55 @@ def condition_words(random: Random, *, namespaces: bool) -> Vocabulary:
 def round_language(random: Random, queries: int, documents: int) -> int:
     """Everything that the language has, on three names."""
     drawer = ConditionDrawer(random, condition_words(random, namespaces=False), depth_max=random.choice((1, 2, 3, 4)))
-    drawn = [draw_valued_document(random, elements_max=random.choice((3, 12, 40))) for _ in range(documents)]
-    return compare([drawer.query() for _ in range(queries)], drawn, settings(random, 1))
+    drawn_documents = [draw_valued_document(random, elements_max=random.choice((3, 12, 40))) for _ in range(documents)]
+    return compare([drawer.query() for _ in range(queries)], drawn_documents, settings(random, 1))
 
 
 def round_language_namespaces(random: Random, queries: int, documents: int) -> int:
     """The same in three namespaces, the queries under two sets of bindings."""
     drawers = [ConditionDrawer(random, condition_words(random, namespaces=True), depth_max=2) for _ in range(2)]
-    drawn = [draw_valued_document(random, namespaces=True) for _ in range(documents)]
-    return compare([random.choice(drawers).query() for _ in range(queries)], drawn, settings(random, 1))
+    drawn_documents = [draw_valued_document(random, namespaces=True) for _ in range(documents)]
+    return compare([random.choice(drawers).query() for _ in range(queries)], drawn_documents, settings(random, 1))
 
 
 def round_values(random: Random, queries: int, documents: int) -> int:
     """Comparisons of few labels with a grid of values."""
     drawer = ValueDrawer(random, narrow=random.random() < 0.5)
-    drawn = [
+    drawn_documents = [
         draw_valued_document(random, elements_max=random.choice((3, 10, 25)), values=DOCUMENT_VALUES)
         for _ in range(documents)
     ]
-    return compare([drawer.query() for _ in range(queries)], drawn, settings(random, 1))
+    return compare([drawer.query() for _ in range(queries)], drawn_documents, settings(random, 1))
 
 
 def round_deep_conditions(random: Random, queries: int, documents: int) -> int:
     """Chains of one path, where every ancestor sees what is below."""
     drawer = ConditionDrawer(random, condition_words(random, namespaces=False), depth_max=2)
-    drawn = [chain(random, random.choice((5, 20, 50))) for _ in range(documents)]
-    return compare([drawer.query() for _ in range(queries)], drawn, settings(random, 1))
+    drawn_documents = [chain(random, random.choice((5, 20, 50))) for _ in range(documents)]
+    return compare([drawer.query() for _ in range(queries)], drawn_documents, settings(random, 1))
 
 
 def round_samples(random: Random, queries: int, documents: int, schema: Schema | None = None) -> int:
     """NITF-like documents, and queries about what they say."""
     sizes = DocumentSettings(bytes_target=random.choice((1000, 4000)), depth_max=random.choice((6, 10)))
-    drawn = list(generate_documents(schema or Schema.news(), documents, sizes, seed=random.randrange(1 << 30)))
-    return compare(draw_samples(random, drawn, words_of(random, drawn), queries), drawn, settings(random, 1))
+    drawn_documents = list(
+        generate_documents(schema or Schema.news(), documents, sizes, seed=random.randrange(1 << 30))
+    )
+    return compare(
+        draw_samples(random, drawn_documents, words_of(random, drawn_documents), queries),
+        drawn_documents,
+        settings(random, 1),
+    )
 
 
 def round_ordered(random: Random, queries: int, documents: int) -> int:
     """Ordered patterns beside unordered ones of the same text; brute force wants small documents."""
-    drawn = [draw_small_document(random, random.choice((6, 10))) for _ in range(documents)]
+    drawn_documents = [draw_small_document(random, random.choice((6, 10))) for _ in range(documents)]
     several: list[Query] = []
     while len(several) < queries:
         query = ordered(draw_pattern(random))
         several += [query, plain(query.text)] if random.random() < 0.3 else [query]
-    return compare(several[:queries], drawn, settings(random, 1))
+    return compare(several[:queries], drawn_documents, settings(random, 1))
 
 
 CONDITION_ROUNDS: dict[str, Callable[[Random, int, int], int]] = {

@@ -34,8 +34,8 @@ def takes(engine: str, query: Query) -> bool:
 
 def check_engine(engine: str, random: Random, queries: Sequence[Query], documents: Sequence[bytes]) -> int:
     """All that the engine takes, against lxml; every query counts as a decision for each document."""
-    taken = [query for query in queries if takes(engine, query)]
-    compare(taken, documents, [Setting.draw(random, engine)])
+    accepted_queries = [query for query in queries if takes(engine, query)]
+    compare(accepted_queries, documents, [Setting.draw(random, engine)])
     return len(queries) * len(documents)
 
 
@@ -52,31 +52,31 @@ def drawer(engine: str, random: Random) -> FilterDrawer:
 def round_filters(engine: str, random: Random, queries: int, documents: int) -> int:
     """Predicates on values and nested paths."""
     draw = drawer(engine, random)
-    drawn = [draw_valued_document(random, elements_max=random.choice((3, 12, 40))) for _ in range(documents)]
-    return check_engine(engine, random, [draw.query() for _ in range(queries)], drawn)
+    drawn_documents = [draw_valued_document(random, elements_max=random.choice((3, 12, 40))) for _ in range(documents)]
+    return check_engine(engine, random, [draw.query() for _ in range(queries)], drawn_documents)
 
 
 def round_chains(engine: str, random: Random, queries: int, documents: int) -> int:
     """Documents of one long path, where every ancestor can be every step."""
     draw = drawer(engine, random)
-    drawn = [chain(random, random.choice((5, 20, 50))) for _ in range(documents)]
-    return check_engine(engine, random, [draw.query() for _ in range(queries)], drawn)
+    drawn_documents = [chain(random, random.choice((5, 20, 50))) for _ in range(documents)]
+    return check_engine(engine, random, [draw.query() for _ in range(queries)], drawn_documents)
 
 
 def round_paths(engine: str, random: Random, queries: int, documents: int) -> int:
     """Plain paths, in namespaces and without."""
     namespaces = random.random() < 0.5
-    drawn = [draw_document(random, namespaces=namespaces) for _ in range(documents)]
+    drawn_documents = [draw_document(random, namespaces=namespaces) for _ in range(documents)]
     words = Vocabulary.tiny(random, namespaces=namespaces)
-    return check_engine(engine, random, draw_queries(random, words, queries), drawn)
+    return check_engine(engine, random, draw_queries(random, words, queries), drawn_documents)
 
 
 def round_language(engine: str, random: Random, queries: int, documents: int) -> int:
     """Everything that the language has, most of it to be refused."""
     namespaces = random.random() < 0.5
     draw = ConditionDrawer(random, condition_words(random, namespaces=namespaces), depth_max=random.choice((1, 2)))
-    drawn = [draw_valued_document(random, namespaces=namespaces) for _ in range(documents)]
-    return check_engine(engine, random, [draw.query() for _ in range(queries)], drawn)
+    drawn_documents = [draw_valued_document(random, namespaces=namespaces) for _ in range(documents)]
+    return check_engine(engine, random, [draw.query() for _ in range(queries)], drawn_documents)
 
 
 def round_schema(engine: str, random: Random, queries: int, documents: int) -> int:
@@ -84,9 +84,12 @@ def round_schema(engine: str, random: Random, queries: int, documents: int) -> i
     seed = random.randrange(1 << 30)
     sizes = DocumentSettings(bytes_target=random.choice((1500, 5000)), depth_max=random.choice((6, 10)))
     forms = QuerySettings(attribute=0.1, text=0.1, distinct=random.random() < 0.8)
-    drawn = list(generate_documents(Schema.news(), documents, sizes, seed=seed))
+    drawn_documents = list(generate_documents(Schema.news(), documents, sizes, seed=seed))
     return check_engine(
-        engine, random, [plain(text) for text in generate_queries(Schema.news(), queries, forms, seed=seed)], drawn
+        engine,
+        random,
+        [plain(text) for text in generate_queries(Schema.news(), queries, forms, seed=seed)],
+        drawn_documents,
     )
 
 

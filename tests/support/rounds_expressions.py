@@ -20,21 +20,21 @@ BOTH = ("lxml", "saxon")
 
 def round_grammar(random: Random, queries: int, documents: int) -> int:
     """Everything, on documents with everything."""
-    drawn = [draw_mixed_document(random, elements_max=random.choice((3, 12, 30))) for _ in range(documents)]
-    return compare(draw_expressions(random, queries), drawn, settings(random, 1))
+    drawn_documents = [draw_mixed_document(random, elements_max=random.choice((3, 12, 30))) for _ in range(documents)]
+    return compare(draw_expressions(random, queries), drawn_documents, settings(random, 1))
 
 
 def round_plain_names(random: Random, queries: int, documents: int) -> int:
     """The same without namespaces, so that more matches; expressions of one level alone, in larger documents."""
-    drawn = [draw_mixed_document(random, namespaces=False, elements_max=60) for _ in range(documents)]
+    drawn_documents = [draw_mixed_document(random, namespaces=False, elements_max=60) for _ in range(documents)]
     queries_drawn = draw_expressions(random, queries, namespaces=False, depth_max=random.choice((1, 1, 2)))
-    return compare(queries_drawn, drawn, settings(random, 1))
+    return compare(queries_drawn, drawn_documents, settings(random, 1))
 
 
 def round_edges(random: Random, queries: int, documents: int) -> int:
     """Numbers at the edges of what a double holds."""
-    drawn = [draw_mixed_document(random, elements_max=12, edges=True) for _ in range(documents)]
-    return compare(draw_expressions(random, queries, edges=True), drawn, settings(random, 1))
+    drawn_documents = [draw_mixed_document(random, elements_max=12, edges=True) for _ in range(documents)]
+    return compare(draw_expressions(random, queries, edges=True), drawn_documents, settings(random, 1))
 
 
 def round_canonical(random: Random, queries: int, documents: int) -> int:
@@ -68,36 +68,36 @@ EXPRESSION_ROUNDS: dict[str, Callable[[Random, int, int], int]] = {
 
 def oracles_agree(random: Random, queries: int, documents: int) -> tuple[int, int, list[tuple[str, bytes]]]:
     """How many decisions lxml and Saxon both made, how many Saxon did not make, and where they differ."""
-    asked = draw_expressions(random, queries, oracles=BOTH)
-    made = refused = 0
+    drawn_queries = draw_expressions(random, queries, oracles=BOTH)
+    decisions = refusals = 0
     differences: list[tuple[str, bytes]] = []
     for _ in range(documents):
         document = draw_mixed_document(random, elements_max=12, oracles=BOTH)
-        expected = lxml_matches(asked, document)
-        for place, query in enumerate(asked):
+        expected = lxml_matches(drawn_queries, document)
+        for place, query in enumerate(drawn_queries):
             answer = saxon_holds(query, document)
             if answer is None:
-                refused += 1
+                refusals += 1
                 continue
-            made += 1
+            decisions += 1
             if answer != (place in expected):
                 differences.append((query.oracle, document))
-    return made, refused, differences
+    return decisions, refusals, differences
 
 
 def round_saxon(random: Random, queries: int, documents: int) -> int:
     """With Saxon for an oracle, where libxml2 deviates: what follows an attribute, what precedes a last comment."""
-    drawn = [draw_mixed_document(random, elements_max=12, oracles=("saxon",)) for _ in range(documents)]
-    asked = draw_expressions(random, queries, oracles=("saxon",))
+    drawn_documents = [draw_mixed_document(random, elements_max=12, oracles=("saxon",)) for _ in range(documents)]
+    drawn_queries = draw_expressions(random, queries, oracles=("saxon",))
     setting = Setting.draw(random)
-    answers = setting.answers(asked, drawn)
+    answers = setting.answers(drawn_queries, drawn_documents)
     decisions = 0
-    for document, matched in zip(drawn, answers, strict=True):
-        for place, query in enumerate(asked):
+    for document, places in zip(drawn_documents, answers, strict=True):
+        for place, query in enumerate(drawn_queries):
             expected = saxon_holds(query, document)
             if expected is not None:
                 decisions += 1
-                assert (place in matched) == expected, report(query, document, expected, setting)
+                assert (place in places) == expected, report(query, document, expected, setting)
     return decisions
 
 

@@ -51,10 +51,10 @@ def draw_round(seed: str, queries: int, documents: int, *, related: bool = False
     if random.random() < 0.2:
         namespaces[""] = random.choice(URIS)
     drawer = TransformationDrawer(random, namespaces)
-    drawn = [drawer.query() for _ in range(3 if related else queries)]
-    while len(drawn) < queries:
-        drawn.append(relative(random, random.choice(drawn)))
-    return drawn, [draw_material(random, namespaces) for _ in range(documents)]
+    drawn_queries = [drawer.query() for _ in range(3 if related else queries)]
+    while len(drawn_queries) < queries:
+        drawn_queries.append(relative(random, random.choice(drawn_queries)))
+    return drawn_queries, [draw_material(random, namespaces) for _ in range(documents)]
 
 
 def relative(random: Random, query: Drawn) -> Drawn:
@@ -69,27 +69,27 @@ def round_transformations(
     seed: str, queries: int = QUERIES, documents: int = DOCUMENTS, *, related: bool = False
 ) -> Counter[str]:
     """What was found: `pairs`, and how many of them were bound, refused, undecided."""
-    drawn, material = draw_round(seed, queries, documents, related=related)
-    index = filled(Random(seed), drawn)
+    drawn_queries, material = draw_round(seed, queries, documents, related=related)
+    index = filled(Random(seed), drawn_queries)
     alone = _native.testing.TextRenderer(share=False)
     tally: Counter[str] = Counter()
-    for document, verdicts in zip(material, saxon().results(drawn, material), strict=True):
-        made = delivered(index, len(drawn), document)
-        assert made == rendered_alone(alone, drawn, document), "sharing changes a payload"
-        for number, (found, verdict) in enumerate(zip(made, verdicts, strict=True)):
-            outcome = agreement(found, verdict)
+    for document, verdicts in zip(material, saxon().results(drawn_queries, material), strict=True):
+        results = delivered(index, len(drawn_queries), document)
+        assert results == rendered_alone(alone, drawn_queries, document), "sharing changes a payload"
+        for number, (result, verdict) in enumerate(zip(results, verdicts, strict=True)):
+            outcome = agreement(result, verdict)
             if outcome not in FINE:
-                pytest.fail(smallest(drawn[number], document, outcome))
+                pytest.fail(smallest(drawn_queries[number], document, outcome))
             tally["pairs"] += 1
             tally[outcome] += 1
     return tally
 
 
-def filled(random: Random, drawn: Sequence[Drawn]) -> Index:
+def filled(random: Random, drawn_queries: Sequence[Drawn]) -> Index:
     """The queries in one index, whose prefixes come from the index or with each; plain subscriptions in between."""
-    namespaces = dict(drawn[0].namespaces)
+    namespaces = dict(drawn_queries[0].namespaces)
     index = Index(namespaces=namespaces) if random.random() < 0.5 else Index()
-    for number, query in enumerate(drawn):
+    for number, query in enumerate(drawn_queries):
         index.add(f"q{number}", query.text, namespaces=namespaces)
         if random.random() < 0.2:
             index.add(f"p{number}", random.choice(PLAIN), deliver="elements")
@@ -103,24 +103,26 @@ def delivered(index: Index, queries: int, document: bytes) -> list[Made | None]:
     deliveries = index.render(document)
     assert [delivery.subscription for delivery in deliveries] == index.match(document)
     assert all(delivery.payload == b"" for delivery in deliveries if delivery.refused)
-    found = {
+    result_by_id = {
         delivery.subscription: Made(delivery.payload, delivery.refused.code if delivery.refused else "")
         for delivery in deliveries
     }
-    return [found.get(f"q{number}") for number in range(queries)]
+    return [result_by_id.get(f"q{number}") for number in range(queries)]
 
 
 def rendered_alone(
-    renderer: _native.testing.TextRenderer, drawn: Sequence[Drawn], document: bytes
+    renderer: _native.testing.TextRenderer, drawn_queries: Sequence[Drawn], document: bytes
 ) -> list[Made | None]:
     """The same by the renderer itself, which knows as well as the matcher what is bound."""
-    found: list[Made | None] = []
-    for made in renderer.render(document, [query.text for query in drawn], list(drawn[0].namespaces.items())):
-        if isinstance(made, TreecastError):
-            found.append(Made(b"", made.code))
+    results: list[Made | None] = []
+    for answer in renderer.render(
+        document, [query.text for query in drawn_queries], list(drawn_queries[0].namespaces.items())
+    ):
+        if isinstance(answer, TreecastError):
+            results.append(Made(b"", answer.code))
         else:
-            found.append(Made(made[1]) if isinstance(made, tuple) else None)
-    return found
+            results.append(Made(answer[1]) if isinstance(answer, tuple) else None)
+    return results
 
 
 # --- comparing -------------------------------------------------------------------------------------------------------
@@ -140,17 +142,17 @@ def agreement(delivery: Made | None, verdict: Verdict | None) -> str:
     if delivery.refused.startswith("TC33"):  # a product of many fors
         return "undecided"
     if delivery.refused or verdict.error:
-        agreed = verdict.error and delivery.refused == "TC119"
-        return "refused" if agreed else "refused or not"
+        is_agreed = verdict.error and delivery.refused == "TC119"
+        return "refused" if is_agreed else "refused or not"
     try:
         payload = wrapped(delivery.payload)
     except etree.XMLSyntaxError:
         return "not well formed"
-    found = likeness(payload, verdict.result)
+    result = likeness(payload, verdict.result)
     # Where an attribute's prefix means something else in its new element, any free prefix will do.
-    if found == "prefixes" and (MADE_UP.search(delivery.payload) or MADE_UP.search(etree.tostring(verdict.result))):
+    if result == "prefixes" and (MADE_UP.search(delivery.payload) or MADE_UP.search(etree.tostring(verdict.result))):
         return "made-up prefix"
-    return found
+    return result
 
 
 # --- shrinking -------------------------------------------------------------------------------------------------------
@@ -162,24 +164,24 @@ def made_of(query: Drawn, document: bytes) -> Made | None:
 
 def outcome_of(query: Drawn, document: bytes) -> str:
     try:
-        made = made_of(query, document)
+        result = made_of(query, document)
     except QueryError as error:
         return f"{error.code} when added"
-    return agreement(made, saxon().results([query], [document])[0][0])
+    return agreement(result, saxon().results([query], [document])[0][0])
 
 
 def smallest(query: Drawn, document: bytes, outcome: str) -> str:
     """The report of a failure, with as little query and document as still show it."""
-    shrunk = outcome_of(query, document) == outcome
-    while shrunk:
-        shrunk = False
+    has_shrunk = outcome_of(query, document) == outcome
+    while has_shrunk:
+        has_shrunk = False
         for fewer in query.smaller():
             if outcome_of(fewer, document) == outcome:
-                query, shrunk = fewer, True
+                query, has_shrunk = fewer, True
                 break
         for less in simpler(document):
             if len(less) < len(document) and outcome_of(query, less) == outcome:
-                document, shrunk = less, True
+                document, has_shrunk = less, True
                 break
     return report(query, document, outcome)
 

@@ -23,15 +23,15 @@ TRIES = 400
 
 
 def draw_supported(draw: Callable[[], Query], engine: str, queries: int) -> list[Query]:
-    kept: list[Query] = []
+    supported_queries: list[Query] = []
     tries = 0
-    while len(kept) < queries:
+    while len(supported_queries) < queries:
         tries += 1
         assert tries <= TRIES * queries, f"{engine} supports hardly anything of what is drawn"
         query = draw()
         if supported(engine, query.text, dict(query.namespaces), ordered=query.ordered):
-            kept.append(query)
-    return kept
+            supported_queries.append(query)
+    return supported_queries
 
 
 def round_language(engine: str, random: Random, queries: int, documents: int) -> int:
@@ -40,43 +40,43 @@ def round_language(engine: str, random: Random, queries: int, documents: int) ->
     words = condition_words(random, namespaces=namespaces)
     drawer = ConditionDrawer(random, words, depth_max=random.choice((1, 2, 3)))
     sizes = (3, 12, 40)
-    drawn = [
+    drawn_documents = [
         draw_valued_document(random, namespaces=namespaces, elements_max=random.choice(sizes)) for _ in range(documents)
     ]
-    return compare(draw_supported(drawer.query, engine, queries), drawn, [Setting.draw(random, engine)])
+    return compare(draw_supported(drawer.query, engine, queries), drawn_documents, [Setting.draw(random, engine)])
 
 
 def round_trees(engine: str, random: Random, queries: int, documents: int) -> int:
     """Tree patterns, read as unordered ones."""
-    drawn = [draw_small_document(random, random.choice((10, 20, 40))) for _ in range(documents)]
+    drawn_documents = [draw_small_document(random, random.choice((10, 20, 40))) for _ in range(documents)]
 
     def draw() -> Query:
         return plain(draw_pattern(random).written(branch=False))
 
-    return compare(draw_supported(draw, engine, queries), drawn, [Setting.draw(random, engine)])
+    return compare(draw_supported(draw, engine, queries), drawn_documents, [Setting.draw(random, engine)])
 
 
 def round_ordered(engine: str, random: Random, queries: int, documents: int) -> int:
     """Ordered patterns beside unordered ones of the same text; brute force wants small documents."""
-    drawn = [draw_small_document(random, random.choice((6, 10, 14))) for _ in range(documents)]
+    drawn_documents = [draw_small_document(random, random.choice((6, 10, 14))) for _ in range(documents)]
 
     def draw() -> Query:
         query = ordered(draw_pattern(random))
         return plain(query.text) if random.random() < 0.2 else query
 
-    return compare(draw_supported(draw, engine, queries), drawn, [Setting.draw(random, engine)])
+    return compare(draw_supported(draw, engine, queries), drawn_documents, [Setting.draw(random, engine)])
 
 
 def round_samples(engine: str, random: Random, queries: int, documents: int) -> int:
     """NITF-like documents, and queries about what they say."""
     sizes = DocumentSettings(bytes_target=random.choice((1000, 4000)), depth_max=random.choice((6, 10)))
-    drawn = list(generate_documents(Schema.news(), documents, sizes, seed=random.randrange(1 << 30)))
-    words = words_of(random, drawn)
+    drawn_documents = list(generate_documents(Schema.news(), documents, sizes, seed=random.randrange(1 << 30)))
+    words = words_of(random, drawn_documents)
 
     def draw() -> Query:
-        return draw_samples(random, drawn, words, 1)[0]
+        return draw_samples(random, drawn_documents, words, 1)[0]
 
-    return compare(draw_supported(draw, engine, queries), drawn, [Setting.draw(random, engine)])
+    return compare(draw_supported(draw, engine, queries), drawn_documents, [Setting.draw(random, engine)])
 
 
 XTRIE_ROUNDS: dict[str, Callable[[str, Random, int, int], int]] = {

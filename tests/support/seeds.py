@@ -16,8 +16,8 @@ def first_seed(usual: int) -> int:
 def run_fresh(scenario: Scenario, seeds: Iterable[int]) -> list[Outcome]:
     """The outcomes of all of them. None may fail."""
     outcomes: list[Outcome] = []
-    failed = list(run_seeds(scenario, seeds, outcomes.append))
-    assert not failed, "\n".join(report_of(outcome) for outcome in failed[:3])
+    failures = list(run_seeds(scenario, seeds, outcomes.append))
+    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
     return outcomes
 
 
@@ -26,10 +26,10 @@ def means_of(outcomes: list[Outcome]) -> dict[str, float]:
     return {name: sum(outcome.counts[name] for outcome in outcomes) / len(outcomes) for name in outcomes[0].counts}
 
 
-def find_planted(planted: Scenario, seeds: range, make_sound: Callable[[], Scenario]) -> Outcome:
+def find_planted(planted_scenario: Scenario, seeds: range, make_sound: Callable[[], Scenario]) -> Outcome:
     """The first seed that finds a planted bug. Without the bug it must not fail."""
-    found = next((outcome for outcome in map(planted.run, seeds) if outcome.failure is not None), None)
-    assert found is not None, f"{len(seeds)} seeds did not find it"
-    sound = make_sound().run(found.seed)
+    failing = next((outcome for outcome in map(planted_scenario.run, seeds) if outcome.failure is not None), None)
+    assert failing is not None, f"{len(seeds)} seeds did not find it"
+    sound = make_sound().run(failing.seed)
     assert sound.failure is None, f"not because of what was planted: {report_of(sound)}"
-    return found
+    return failing

@@ -80,10 +80,10 @@ class SelectiveProcesses:
     def join(self, rank: int, name: str) -> Line:
         """One more broker of a level."""
         near = [*self.levels[rank - 2 : rank - 1], *self.levels[rank : rank + 1]] if rank > 1 else self.levels[1:2]
-        known = {line.name: line.address for level in near for line in level if line.process is not None}
+        address_by_name = {line.name: line.address for level in near for line in level if line.process is not None}
         if rank == 1:
-            known["source"] = self.source_address
-        neighbours = [text for one, address in known.items() for text in ("--neighbour", f"{one}={address}")]
+            address_by_name["source"] = self.source_address
+        neighbours = [text for one, address in address_by_name.items() for text in ("--neighbour", f"{one}={address}")]
         arguments = ["selective", "broker", "--name", name, "--rank", str(rank), *neighbours]
         if rank == len(self._counts):
             arguments.append("--last")
@@ -114,9 +114,9 @@ class SelectiveProcesses:
         from treecast.cli import main
 
         home = self._directory / f"{quote(member)}-home"
-        wanted = [text for path in paths for text in ("--path", path)]
+        path_options = [text for path in paths for text in ("--path", path)]
         url = f"http://{self.service.address}"
-        assert main(["selective", "subscribe", FIRM, group, member, str(home), *wanted, "--url", url]) == 0
+        assert main(["selective", "subscribe", FIRM, group, member, str(home), *path_options, "--url", url]) == 0
         return home
 
     # -- members
@@ -144,8 +144,8 @@ def view(home: Path) -> list[str]:
 
 def wait_for_view(home: Path, expected: list[str], deadline_s: float = DEADLINE_S) -> None:
     end = time.monotonic() + deadline_s
-    while (seen := view(home)) != expected:
-        assert time.monotonic() < end, json.dumps({"home": home.name, "seen": seen, "expected": expected})
+    while (current := view(home)) != expected:
+        assert time.monotonic() < end, json.dumps({"home": home.name, "seen": current, "expected": expected})
         time.sleep(0.05)
 
 

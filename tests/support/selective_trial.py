@@ -63,24 +63,24 @@ class Trial:
 
     def member(self, group: str) -> JudgedSubscriber:
         key = self.publisher.keys.member(f"m-{group}")
-        found = JudgedSubscriber(f"m-{group}", key, "doc", group, self.publisher.public_key)
-        found.admit(*self.publisher.envelope(group, f"m-{group}"))
-        return found
+        subscriber = JudgedSubscriber(f"m-{group}", key, "doc", group, self.publisher.public_key)
+        subscriber.admit(*self.publisher.envelope(group, f"m-{group}"))
+        return subscriber
 
     def publish(self, data: bytes) -> dict[str, bytes]:
         """Publish a version, and let the members have what is for them. Returns the packages."""
-        sent = {}
+        package_by_group = {}
         for group in self.publisher.publish(data):
-            sent[group] = self.publisher.package(group, since=self.members[group].version)
-            assert self.members[group].receive(sent[group])
-        return sent
+            package_by_group[group] = self.publisher.package(group, since=self.members[group].version)
+            assert self.members[group].receive(package_by_group[group])
+        return package_by_group
 
     def restart(self) -> None:
         """The publisher goes on from what it has saved."""
-        saved = self.publisher.save()
+        state = self.publisher.save()
         self.publisher = Publisher("doc", self.policies, secret=b"s" * 32, signer=SIGNER)
-        self.publisher.restore(saved)
-        assert self.publisher.save() == saved
+        self.publisher.restore(state)
+        assert self.publisher.save() == state
 
     def check(self, data: bytes) -> None:
         """Every member has what lxml extracts for their group, and a new one gets the same at once."""
@@ -153,16 +153,16 @@ def trial_round(seed: int) -> int:
     """Versions and changes of policies, with everything checked after each. Returns how many packages were sent."""
     random = Random(seed)
     trial = Trial(draw_policies(random))
-    sent = 0
+    package_count = 0
     text = draw_document(random, "SECRET")
     for _ in range(4):
         data = text.encode()
         packages = trial.publish(data)
-        sent += len(packages)
+        package_count += len(packages)
         trial.check(data)
         for group, member in trial.members.items():
-            seen = b"".join(member.fragments()) + b"".join(one.record for one in member._held.values())
-            assert b"SECRET" not in seen and b"secret" not in seen, group
+            visible_bytes = b"".join(member.fragments()) + b"".join(one.record for one in member._elements.values())
+            assert b"SECRET" not in visible_bytes and b"secret" not in visible_bytes, group
         # What only the hidden part has changes: nobody gets anything.
         assert trial.publish(data.replace(b"SECRET", random.choice([b"OTHER", b"SECRETSECRET"]))) == {}
         assert trial.publish(hide_more(random, text).encode()) == {}
@@ -173,7 +173,7 @@ def trial_round(seed: int) -> int:
         if random.random() < 0.3:
             group = random.choice(list(trial.members))
             trial.grant(group, *draw_policies(random)["g0"])
-    return sent
+    return package_count
 
 
 def hide_more(random: Random, text: str) -> str:
@@ -204,11 +204,11 @@ def mutate(random: Random, text: str) -> str:
     return str(etree.tostring(root, encoding="unicode"))
 
 
-def feed(bytes_wanted: int, changed: int = -1) -> bytes:
+def feed(bytes_wanted: int, changed_item: int = -1) -> bytes:
     """A document of about this size; one item may have another body."""
     words = "words of a body that is about as long as a sentence or two of it, so that it is two hundred bytes " * 2
     rows = (
-        f"<item id='{number}'><title>Title {number}</title><body>{words}{'!' * (number == changed)}</body></item>"
+        f"<item id='{number}'><title>Title {number}</title><body>{words}{'!' * (number == changed_item)}</body></item>"
         for number in range(bytes_wanted // 260)
     )
     return f"<feed><section>{''.join(rows)}</section><other/></feed>".encode()
@@ -218,7 +218,7 @@ def update_share(bytes_wanted: int) -> tuple[float, dict[str, bytes]]:
     """Change one element: the share of the document that is sent, and all that is sent."""
     trial = Trial({"all": (["/feed"], []), "titles": (["//title"], []), "rest": (["//other"], [])})
     trial.publish(feed(bytes_wanted))
-    changed = feed(bytes_wanted, changed=17)
-    sent = trial.publish(changed)
+    new_version = feed(bytes_wanted, changed_item=17)
+    package_by_group = trial.publish(new_version)
     assert b"!</body>" in trial.members["all"].fragments()[0]
-    return len(sent["all"]) / len(changed), sent
+    return len(package_by_group["all"]) / len(new_version), package_by_group

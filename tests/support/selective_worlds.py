@@ -51,8 +51,8 @@ def observe(world: Trial, data: bytes, group: str, seed: int) -> list[object]:
         labels = [f"({random.randint(1, 9)},{random.randint(1, 9)})" for _ in range(random.randint(1, 3))]
         for member_name in (f"m-{group}", "stranger"):
             try:
-                wanted = world.policies.request(group, member_name, "{" + "-".join(labels) + "}", document)
-                answers.append(document.preview(wanted))
+                subtrees = world.policies.request(group, member_name, "{" + "-".join(labels) + "}", document)
+                answers.append(document.preview(subtrees))
             except (AccessError, QueryError) as error:
                 answers.append(str(error))
     return [
@@ -68,28 +68,28 @@ def observe(world: Trial, data: bytes, group: str, seed: int) -> list[object]:
 
 def change_hidden(random: Random, data: bytes, include: list[str], exclude: list[str]) -> bytes:
     """The same document to those who see only this, and as different as possible to others."""
-    seen = extract(data, include, exclude)
+    visible_fragments = extract(data, include, exclude)
     root = subtree_views.read(data)
     for _ in range(random.randint(3, 8)):
-        changed = deepcopy(root)
-        _change_once(random, changed, visible_places(changed, include, exclude))
-        if extract(etree.tostring(changed), include, exclude) == seen:
-            root = changed
+        changed_root = deepcopy(root)
+        _change_once(random, changed_root, visible_places(changed_root, include, exclude))
+        if extract(etree.tostring(changed_root), include, exclude) == visible_fragments:
+            root = changed_root
     return bytes(etree.tostring(root.getroottree()))
 
 
 def _change_once(random: Random, root: Any, visible: set[int]) -> None:
     elements = subtree_views.elements(root)
-    hidden = [one for place, one in enumerate(elements) if place not in visible]
+    hidden_elements = [one for place, one in enumerate(elements) if place not in visible]
     kind = random.randrange(9)
-    if kind <= 2 or not hidden:
+    if kind <= 2 or not hidden_elements:
         # A hidden subtree anywhere, with white space around it or not.
         parent = random.choice(elements)
         size = random.randint(0, 5)
         new = etree.fromstring(f"<s x='{'y' * size}'><!--{size}--><?p {size}?>{'<s>text</s>' * size}</s>")
         _insert(parent, random.randint(0, len(parent)), new)
         return
-    one = random.choice(hidden)
+    one = random.choice(hidden_elements)
     if kind == 3:
         one.tag = random.choice("abcest")
     elif kind == 4:

@@ -1,4 +1,4 @@
-"""A broker for tests: in this process, on loopback, with a store that can fail or wait; or in a process of its own."""
+"""A broker for tests: in this process, on loopback, with a store that can fail or wait; or in its own process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Served:
         self.groups: list[int] = []
         """The sizes of the groups that were written."""
         self.peers: list[Broker] = []
-        """Each is made anew after a failure."""
+        """Each is rebuilt after a failure."""
 
     def connect(self, name: str, **arguments: Any) -> Connection:
         return Connection(self.address, name, settings=QUICK, **arguments)

@@ -1,4 +1,4 @@
-"""A service with an HTTP door, in a process of its own, and small ways to talk to it."""
+"""A service with an HTTP door, in its own process, and small ways to talk to it."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ class Service:
     def ask(self, method: str, path: str, body: bytes | str | dict[str, Any] | None = None, **headers: str) -> Answer:
         connection = self.connect()
         data = json.dumps(body) if isinstance(body, dict) else body
-        sent = {**self.authorization(), **{name.replace("_", "-"): value for name, value in headers.items()}}
+        all_headers = {**self.authorization(), **{name.replace("_", "-"): value for name, value in headers.items()}}
         try:
-            connection.request(method, path, data, sent)
+            connection.request(method, path, data, all_headers)
             response = connection.getresponse()
             return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         finally:
@@ -187,8 +187,8 @@ class EventReader:
 
     def take(self, count: int) -> list[Any]:
         """The data of so many events."""
-        taken = [data for _, data in islice(self, count)]
-        return taken
+        events = [data for _, data in islice(self, count)]
+        return events
 
     def close(self) -> None:
         self._connection.close()

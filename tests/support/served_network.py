@@ -1,4 +1,4 @@
-"""Brokers of a network and their registry, each in a process of its own, on free ports of loopback, with mutual TLS.
+"""Brokers of a network and their registry, each in its own process, on free ports of loopback, with mutual TLS.
 
 As a program it is such a process: `python served_network.py OPTIONS`, with options in JSON; it prints its address.
 """

@@ -152,15 +152,15 @@ class Ring:
 
     def settle(self, *missing: PeerProcess) -> dict[str, Any]:
         """Wait until all peers but these are members with all that they own; returns the picture."""
-        wanted = {peer.address for peer in self.peers if peer not in missing}
-        asked = next(peer for peer in self.peers if peer not in missing)
+        addresses = {peer.address for peer in self.peers if peer not in missing}
+        peer_asked = next(peer for peer in self.peers if peer not in missing)
 
-        def settled() -> dict[str, Any] | None:
-            picture = asked.ask("GET", "ring")[1]
+        def settled_picture() -> dict[str, Any] | None:
+            picture = peer_asked.ask("GET", "ring")[1]
             names = {peer["name"] for peer in picture["peers"] if peer["is_settled"]}
-            return picture if names == wanted else None
+            return picture if names == addresses else None
 
-        picture: dict[str, Any] = wait_for(settled)
+        picture: dict[str, Any] = wait_for(settled_picture)
         return picture
 
     def end(self, number: int = signal.SIGTERM) -> list[int]:

@@ -52,11 +52,11 @@ class Network:
         os.kill(before, signal.SIGKILL)
         wait_for(lambda: self.pids()[name] != before)
 
-    def stream(self, subscription: str, seen: dict[str, str]) -> Callable[[], None]:
+    def stream(self, subscription: str, payload_by_delivery: dict[str, str]) -> Callable[[], None]:
         """Read events into `seen` in a thread, until the answer is called, which ends the connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
         connection.request("GET", f"/v1/events?subscription={subscription}")
-        used = connection.sock
+        open_socket = connection.sock
         answer = connection.getresponse()
         assert answer.status == 200
 
@@ -65,11 +65,11 @@ class Network:
                 for line in answer:
                     if line.startswith(b"data: "):
                         event = json.loads(line[6:])
-                        seen[event["delivery"]] = event["payload"]
+                        payload_by_delivery[event["delivery"]] = event["payload"]
 
         threading.Thread(target=read, daemon=True).start()
         # Closing it would wait for the thread that reads, until the next sign of life of the server.
-        return lambda: used.shutdown(socket.SHUT_RDWR)
+        return lambda: open_socket.shutdown(socket.SHUT_RDWR)
 
 
 def wait_for(condition: Any) -> None:

@@ -81,17 +81,20 @@ class SimpleTable:
         return SimpleDelta(SimpleQuery(after - before), SimpleQuery(before - after))
 
     def aggregate(self) -> SimpleQuery:
-        wanted = {query for query, count in self._uses.items() if count}
-        return SimpleQuery({EVERYTHING} if EVERYTHING in wanted else wanted)
+        queries = {query for query, count in self._uses.items() if count}
+        return SimpleQuery({EVERYTHING} if EVERYTHING in queries else queries)
 
     def learn(self, documents: Sequence[AnyDocument]) -> None:
         """Nothing is generalised here."""
 
-    def learn_forms(self, *given: object) -> None:
+    def learn_forms(self, *arguments: object) -> None:
         """Likewise."""
 
-    def route_forms(self, *given: object) -> None:
+    def route_forms(self, *arguments: object) -> None:
         """Documents are to be read before."""
+
+    def publish(self, *arguments: object) -> None:
+        """Documents are to be matched and routed one after the other."""
 
     def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]:
         answers = []

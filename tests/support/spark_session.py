@@ -21,7 +21,7 @@ DIRECTORY = Path(__file__).resolve().parents[1] / "spark"
 
 
 def settings_in(directory: Path) -> dict[str, str]:
-    """What every session of the tests sets, with what it writes in a directory of its own."""
+    """What every session of the tests sets, with what it writes in its own directory."""
     return {
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.memory": "1g",

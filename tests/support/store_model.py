@@ -42,8 +42,8 @@ class Model:
                 case Delete(table, key):
                     self.rows[table].pop(key, None)
                 case DeleteBefore(table, before):
-                    kept = {key: value for key, value in self.rows[table].items() if key >= before}  # type: ignore[operator]
-                    self.rows[table] = kept
+                    remaining_rows = {key: value for key, value in self.rows[table].items() if key >= before}  # type: ignore[operator]
+                    self.rows[table] = remaining_rows
                 case Append(number, body):
                     self.bodies[number] = body
                     self.last_body = number
@@ -77,13 +77,13 @@ class Model:
         for name, rows in self.rows.items():
             expected = sorted(rows.items(), key=lambda row: row[0])
             lowest: int | str = -(1 << 63) if TABLES[name] is int else ""
-            stored: list[tuple[int | str, bytes]] = []
+            stored_rows: list[tuple[int | str, bytes]] = []
             if lowest == "" and (empty := store.get(name, "")) is not None:
-                stored.append(("", empty))
-            while page := store.scan(name, stored[-1][0] if stored else lowest, 7):  # type: ignore[type-var]
-                stored += page
-            if stored != expected:
-                return f"{name} differs: {sorted({key for key, _ in set(stored) ^ set(expected)}, key=repr)}"
+                stored_rows.append(("", empty))
+            while page := store.scan(name, stored_rows[-1][0] if stored_rows else lowest, 7):  # type: ignore[type-var]
+                stored_rows += page
+            if stored_rows != expected:
+                return f"{name} differs: {sorted({key for key, _ in set(stored_rows) ^ set(expected)}, key=repr)}"
             if store.count(name) != len(rows):
                 return f"{name} has {store.count(name)} rows instead of {len(rows)}"
             for key, value in expected[:3]:

@@ -89,11 +89,11 @@ def compare(before: pa.Table, wanted: pa.Table) -> tuple[pa.Array, pa.Array, pa.
 
     places = pc.index_in(wanted.column("id"), value_set=before.column("id"))
     old = before.take(places)
-    same = pc.is_valid(places)
+    is_same = pc.is_valid(places)
     for field in FIELDS[1:]:
-        same = pc.and_(same, pc.fill_null(pc.equal(wanted.column(field), old.column(field)), False))
-    gone = before.filter(pc.invert(pc.is_in(before.column("id"), value_set=wanted.column("id"))))
-    return places, same, gone
+        is_same = pc.and_(is_same, pc.fill_null(pc.equal(wanted.column(field), old.column(field)), False))
+    removed_rows = before.filter(pc.invert(pc.is_in(before.column("id"), value_set=wanted.column("id"))))
+    return places, is_same, removed_rows
 
 
 def apply(index: Index, before: pa.Table, wanted: pa.Table) -> tuple[pa.Table, Changes]:
@@ -101,28 +101,28 @@ def apply(index: Index, before: pa.Table, wanted: pa.Table) -> tuple[pa.Table, C
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    places, same, gone = compare(before, wanted)
+    places, is_same, removed_rows = compare(before, wanted)
     old = before.take(places)
-    held = pc.invert(pc.fill_null(old.column("refused"), True))  # is in the index now
-    other = pc.invert(same)
-    for id in gone.filter(pc.invert(gone.column("refused"))).column("id").to_pylist():
+    is_in_index = pc.invert(pc.fill_null(old.column("refused"), True))  # is in the index now
+    is_changed = pc.invert(is_same)
+    for id in removed_rows.filter(pc.invert(removed_rows.column("refused"))).column("id").to_pylist():
         index.remove(id)
-    refused = _replace(index, wanted.filter(pc.and_(other, held)))
-    new = wanted.filter(pc.and_(other, pc.invert(held)))
+    refusals = _replace(index, wanted.filter(pc.and_(is_changed, is_in_index)))
+    new = wanted.filter(pc.and_(is_changed, pc.invert(is_in_index)))
     if new.num_rows:
-        refused += [(row["id"], row["message"]) for row in index.add_many(new, on_refused="report").to_pylist()]
-    for id, message in refused[:LISTED_MAX]:
+        refusals += [(row["id"], row["message"]) for row in index.add_many(new, on_refused="report").to_pylist()]
+    for id, message in refusals[:LISTED_MAX]:
         log.warning("the subscription %r is refused: %s", id, message.splitlines()[0])
-    now = pc.is_in(wanted.column("id"), value_set=pa.array([id for id, _ in refused], pa.large_string()))
-    marks = pc.if_else(same, pc.fill_null(old.column("refused"), False), now)
-    added = pc.sum(pc.is_null(places)).as_py() or 0
-    changes = Changes(added, (pc.sum(other).as_py() or 0) - added, gone.num_rows)
+    is_refused_now = pc.is_in(wanted.column("id"), value_set=pa.array([id for id, _ in refusals], pa.large_string()))
+    marks = pc.if_else(is_same, pc.fill_null(old.column("refused"), False), is_refused_now)
+    added_count = pc.sum(pc.is_null(places)).as_py() or 0
+    changes = Changes(added_count, (pc.sum(is_changed).as_py() or 0) - added_count, removed_rows.num_rows)
     return wanted.append_column("refused", marks), changes
 
 
 def _replace(index: Index, rows: pa.Table) -> list[tuple[str, str]]:
     """Give ids that the index holds other queries; those whose new one is refused go."""
-    refused = []
+    refusals = []
     for row in rows.to_pylist():
         try:
             index.replace(
@@ -134,8 +134,8 @@ def _replace(index: Index, rows: pa.Table) -> list[tuple[str, str]]:
             )
         except QueryError as error:
             index.remove(row["id"])
-            refused.append((row["id"], str(error)))
-    return refused
+            refusals.append((row["id"], str(error)))
+    return refusals
 
 
 def _without(table: pa.Table, left_out: Collection[int]) -> pa.Table:
@@ -150,6 +150,6 @@ def _first_of_each_id(rows: pa.Table) -> pa.Table:
 
     if pc.count_distinct(rows.column("id")).as_py() == rows.num_rows:
         return rows
-    numbered: Any = pa.table({"id": rows.column("id"), "row": pa.array(range(rows.num_rows), pa.int64())})
-    firsts = numbered.group_by("id").aggregate([("row", "min")]).column("row_min")
+    row_numbers: Any = pa.table({"id": rows.column("id"), "row": pa.array(range(rows.num_rows), pa.int64())})
+    firsts = row_numbers.group_by("id").aggregate([("row", "min")]).column("row_min")
     return rows.take(firsts.sort())

@@ -96,7 +96,7 @@ class Versions:
         self._versions_max = versions_max
         self._lock = threading.Lock()
         self._live: _Live | None = None
-        self._saved: tuple[Index, int] | None = None  # the index that is the last version, and its revision
+        self._saved_revision: tuple[Index, int] | None = None  # the index that is the last version, and its revision
         self.failures = 0
         """How often the supplier has failed, so that the last version stayed in force."""
         self._intact: set[Path] = set()  # files of versions that have been checked
@@ -118,9 +118,9 @@ class Versions:
     def of_batch(self, batch: int) -> Version:
         """The version that the batch is bound to; bound now, durably, if it was not."""
         with self._lock:
-            bound = self._rows("SELECT version FROM batches WHERE batch = ?", batch)
-            if bound:
-                return self._bound_version(bound[0][0], batch)
+            version_rows = self._rows("SELECT version FROM batches WHERE batch = ?", batch)
+            if version_rows:
+                return self._bound_version(version_rows[0][0], batch)
             version = self._current()
             with self._transaction():
                 self._database.execute("INSERT INTO batches VALUES (?, ?, ?)", (batch, version.number, version.content))
@@ -141,9 +141,9 @@ class Versions:
         return {batch: (version, content) for batch, version, content in rows}
 
     def close(self) -> None:
-        """Let go of the index and the records; a scheduler that called this object may keep it forever."""
+        """Release the index and the records; a scheduler that called this object may keep it forever."""
         with self._lock:
-            self._live, self._saved, self._supplier = None, None, lambda: None
+            self._live, self._saved_revision, self._supplier = None, None, lambda: None
             self._database.close()
 
     # -- the records
@@ -235,15 +235,16 @@ class Versions:
     def _prune(self) -> None:
         """Remove versions beyond the limit, but not the one of the last batch, and files that no version knows."""
         oldest = "SELECT number FROM versions ORDER BY number DESC LIMIT -1 OFFSET ?"
-        needed = "SELECT version FROM batches ORDER BY batch DESC LIMIT 1"
+        last_used = "SELECT version FROM batches ORDER BY batch DESC LIMIT 1"
         with self._transaction():
             self._database.execute(
-                f"DELETE FROM versions WHERE number IN ({oldest}) AND number NOT IN ({needed})", (self._versions_max,)
+                f"DELETE FROM versions WHERE number IN ({oldest}) AND number NOT IN ({last_used})",
+                (self._versions_max,),
             )
-        known = {name for (name,) in self._rows("SELECT name FROM versions")}
-        self._intact = {path for path in self._intact if path.stem in known}
+        names = {name for (name,) in self._rows("SELECT name FROM versions")}
+        self._intact = {path for path in self._intact if path.stem in names}
         for path in self._directory.iterdir():
-            if path.suffix in (".tcx", ".arrow", ".part", ".new") and path.stem not in known:
+            if path.suffix in (".tcx", ".arrow", ".part", ".new") and path.stem not in names:
                 path.unlink(missing_ok=True)
 
     # -- the set
@@ -252,18 +253,18 @@ class Versions:
         """The version of the set as it is now: the last one, unless something has changed."""
         last = self.last()
         try:
-            given = self._supplier()
-            wanted = None if isinstance(given, Index) or given is None else rows_of(given)
+            supply = self._supplier()
+            rows = None if isinstance(supply, Index) or supply is None else rows_of(supply)
         except Exception as error:  # whatever a table that is just rewritten may raise: the stream goes on without
             if last is None:
                 raise
             self.failures += 1
             log.warning("the subscriptions cannot be read now, version %d stays in force: %s", last.number, error)
             return self._keep(last)
-        if given is None and last is not None:
+        if supply is None and last is not None:
             return self._keep(last)
         try:
-            return self._of_index(given, last) if isinstance(given, Index) else self._follow(last, wanted)
+            return self._of_index(supply, last) if isinstance(supply, Index) else self._follow(last, rows)
         except BaseException:
             self._live = None  # half changed, perhaps: the saved one is whole
             raise
@@ -276,28 +277,28 @@ class Versions:
     def _of_index(self, index: Index, last: Version | None) -> Version:
         """Saving it shows whether it has changed, unless it has not since it was saved."""
         now = (index, index.revision)
-        if last is None or self._saved != now or not self._is_intact(last):
-            last, self._saved = self._save(index, None, 0, last), now
+        if last is None or self._saved_revision != now or not self._is_intact(last):
+            last, self._saved_revision = self._save(index, None, 0, last), now
         return last
 
-    def _follow(self, last: Version | None, wanted: tuple[pa.Table, int] | None) -> Version:
-        given, left_out = wanted or rows_of(nothing())
+    def _follow(self, last: Version | None, supply: tuple[pa.Table, int] | None) -> Version:
+        new_rows, left_out = supply or rows_of(nothing())
         live = self._live
         if live is None:
             live = self._restore(last)
             try:
-                rows, changes = apply(live.index, live.rows, given)
+                rows, changes = apply(live.index, live.rows, new_rows)
             except (TreecastError, ValueError) as error:  # the rows are not those of the index
                 log.warning("the saved subscriptions are damaged, they are built from nothing: %s", error)
                 live = self._empty()
-                rows, changes = apply(live.index, live.rows, given)
+                rows, changes = apply(live.index, live.rows, new_rows)
         else:
-            rows, changes = apply(live.index, live.rows, given)
+            rows, changes = apply(live.index, live.rows, new_rows)
         if not changes and last is not None and live.number == last.number:
             self._live = live
             return last
         version = self._save(live.index, rows, left_out, last)
-        self._saved = None
+        self._saved_revision = None
         self._live = _Live(live.index, rows, version.number)
         log.info("version %d: %d subscriptions, %s", version.number, version.subscriptions, changes)
         if version.refused:
@@ -343,21 +344,21 @@ class Versions:
             return last
         number = 1 if last is None else last.number + 1
         name = f"{number:08d}-{content[:16]}"
-        refused = left_out
+        refused_count = left_out
         if rows is not None:
-            refused += pc.sum(rows.column("refused")).as_py() or 0
+            refused_count += pc.sum(rows.column("refused")).as_py() or 0
             with (
                 durable.replacing(self._directory / f"{name}.arrow") as file,
                 pa.ipc.new_file(file, rows.schema) as writer,
             ):
                 writer.write_table(rows)
-        version = self._version(number, content, name, len(index), refused)
+        version = self._version(number, content, name, len(index), refused_count)
         durable.rename(temporary, version.path)
         self._intact.add(version.path)
         with self._transaction():
             self._database.execute(
                 "INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)",
-                (number, content, name, version.subscriptions, refused, self._settings.text()),
+                (number, content, name, version.subscriptions, refused_count, self._settings.text()),
             )
         return version
 

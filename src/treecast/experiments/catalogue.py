@@ -1,6 +1,6 @@
 """The list of experiments. Each is a module of this package that defines EXPERIMENT; its name has hyphens.
 
-A figure that is a part of an experiment has a name of its own, too (`treecast.experiments.figures`).
+A figure that is a part of an experiment has its own name, too (`treecast.experiments.figures`).
 """
 
 from __future__ import annotations
@@ -74,4 +74,4 @@ def nearest(name: str) -> str | None:
     if alike:
         return alike[0]
     parts = [part for part in name.lower().replace("_", "-").split("-") if len(part) > 2]
-    return next((known for known in NAMES for part in parts if part in known), None)
+    return next((candidate for candidate in NAMES for part in parts if part in candidate), None)

@@ -152,19 +152,19 @@ def _workload(session: Session, hosts: int, count: int) -> Workload:
 def _one_index(workload: Workload) -> Figures:
     index = Index()
     index.add_many(workload.subscriptions())
-    found: list[set[str]] = []
-    spent = clock(lambda: found.extend({*index.match(document)} for document in workload.documents))
+    matches_by_document: list[set[str]] = []
+    seconds = clock(lambda: matches_by_document.extend({*index.match(document)} for document in workload.documents))
     messages = notifications = chain = 0
-    for number, matches in enumerate(found):
+    for number, matches in enumerate(matches_by_document):
         # The first host has the index: nobody sends anything to itself.
-        sent = int(workload.publisher(number) != 0)
-        told = {workload.host_of(id) for id in matches} - {0}
-        messages += sent
-        notifications += len(told)
-        chain += sent + bool(told)
+        messages_sent = int(workload.publisher(number) != 0)
+        hosts_told = {workload.host_of(id) for id in matches} - {0}
+        messages += messages_sent
+        notifications += len(hosts_told)
+        chain += messages_sent + bool(hosts_told)
     load = Counter({0: len(workload.documents)})
-    matched = {(number, id) for number, matches in enumerate(found) for id in matches}
-    return Figures(matched, messages, messages + notifications, 0, notifications, chain, load, spent.cpu)
+    pairs = {(number, id) for number, matches in enumerate(matches_by_document) for id in matches}
+    return Figures(pairs, messages, messages + notifications, 0, notifications, chain, load, seconds.cpu)
 
 
 def _brokers(workload: Workload) -> Figures:
@@ -205,9 +205,9 @@ def _brokers(workload: Workload) -> Figures:
         return deepest
 
     depths: list[int] = []
-    spent = clock(lambda: depths.extend(send(number, each) for number, each in enumerate(workload.documents)))
+    seconds = clock(lambda: depths.extend(send(number, each) for number, each in enumerate(workload.documents)))
     messages = sum(load.values()) - len(workload.documents)
-    return Figures(matches, messages, messages, 0, 0, sum(depths), load, spent.cpu)
+    return Figures(matches, messages, messages, 0, 0, sum(depths), load, seconds.cpu)
 
 
 def _depth(tree: Mapping[str, str], name: str) -> int:
@@ -222,29 +222,31 @@ def _ring(session: Session, workload: Workload, method: Method, settings: Mappin
     for row in workload.subscriptions():
         net.subscribe(net.names[workload.host_of(row.id)], row.id, row.query, row.namespaces)
     net.settle()
-    before, received = net.counts(), _received(net)
+    before, received_before = net.counts(), _expansions_by_host(net)
     matches: Matches = set()
 
     def publish() -> int:
         longest = 0
         for number, document in enumerate(workload.documents):
-            published, found = net.publish(net.names[workload.publisher(number)], document, method)
-            if not published.is_complete:
+            result, matches_found = net.publish(net.names[workload.publisher(number)], document, method)
+            if not result.is_complete:
                 session.problems.append(f"document {number} is not complete")
-            matches.update((number, id) for _, id in found)
-            longest += published.chain + bool(found)  # then hosts are told
+            matches.update((number, id) for _, id in matches_found)
+            longest += result.chain + bool(matches_found)  # then hosts are told
         return longest
 
     chains: list[int] = []
-    spent = clock(lambda: chains.append(publish()))
-    taken = net.counts() - before
-    messages = taken["visits"] + 2 * taken["expands"]
-    load = Counter({host: count - received[host] for host, count in _received(net).items()})
-    frames = taken["visit frames"] + 2 * taken["expands"]
-    return Figures(matches, messages, frames, taken["lookup hops"], taken["notifications"], chains[0], load, spent.cpu)
+    seconds = clock(lambda: chains.append(publish()))
+    new_counts = net.counts() - before
+    messages = new_counts["visits"] + 2 * new_counts["expands"]
+    load = Counter({host: count - received_before[host] for host, count in _expansions_by_host(net).items()})
+    frames = new_counts["visit frames"] + 2 * new_counts["expands"]
+    return Figures(
+        matches, messages, frames, new_counts["lookup hops"], new_counts["notifications"], chains[0], load, seconds.cpu
+    )
 
 
-def _received(net: RingNetwork) -> Counter[int]:
+def _expansions_by_host(net: RingNetwork) -> Counter[int]:
     """By host: expansions of states, which is what a visit or a question makes a peer do."""
     return Counter({number: net.peer(name).counts["expansions"] for number, name in enumerate(net.names)})
 
@@ -255,14 +257,14 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
     hosts = max(row["hosts"] for row in rows)
     large = {row["system"]: row for row in pick(rows, queries=most, hosts=hosts)}
     ring, brokers, index = large["ring, recursive"], large[BROKERS], large[INDEX]
-    seen = {name: f"{row['messages']:,.0f}" for name, row in large.items()}
+    message_texts = {name: f"{row['messages']:,.0f}" for name, row in large.items()}
     cost = ring["messages"] / max(brokers["messages"], 1)
-    spread = index["largest"] / ring["largest"]
+    relief = index["largest"] / ring["largest"]
     return [
         Finding(
             "no coordinator has its price: a ring takes many more messages than a network of brokers (ours; the paper "
             "compares nothing)",
-            f"messages a document: {', '.join(f'{name} {text}' for name, text in seen.items())}",
+            f"messages a document: {', '.join(f'{name} {text}' for name, text in message_texts.items())}",
             "ring (recursive) over brokers: agree from 10x, differs below 2x",
             at_least(None if short else cost, agree=10, differs=2),
             short or "a message for each state and element, instead of one for each host",
@@ -272,18 +274,18 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
             "a ring spreads the work over its peers, where one index has it all (ours)",
             f"the busiest of {hosts} hosts: "
             + ", ".join(f"{name} {row['largest']:.0%}" for name, row in large.items())
-            + f"; of the ring {times(spread)} less than of the index",
+            + f"; of the ring {times(relief)} less than of the index",
             "index over ring: agree from half of what equal shares would give, differs below a fifth of it",
-            at_least(None if short else spread / hosts, agree=0.5, differs=0.2),
+            at_least(None if short else relief / hosts, agree=0.5, differs=0.2),
             short or "states differ in how often they are visited",
-            spread / hosts,
+            relief / hosts,
         ),
     ]
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
     most = max(row["queries"] for row in rows)
-    shown = [
+    shown_rows = [
         {
             **row,
             "at": f"{row['hosts']} hosts",
@@ -293,13 +295,13 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
         for row in pick(rows, queries=most)
     ]
     x = ("at", "")
-    wanted: list[tuple[str, str, str]] = [
+    figures: list[tuple[str, str, str]] = [
         ("Messages", "messages", "messages a document"),
         ("Latency", "chain", "messages, one after the other"),
         ("The busiest host", "busiest", "share of the work, %"),
         ("Work", "us", "CPU µs a document, of all hosts"),
     ]
-    return [bars(shown, title, x, (column, label), key="short") for title, column, label in wanted]
+    return [bars(shown_rows, title, x, (column, label), key="short") for title, column, label in figures]
 
 
 EXPERIMENT = Experiment(

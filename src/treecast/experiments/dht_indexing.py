@@ -43,31 +43,31 @@ def measure(session: Session, point: Point) -> list[Row]:
     # Places that are remembered would be counted with what peers know of the ring.
     settings = NfaSettings(fragment_length=point["l"], shed_rate=1.0, locations_max=0)
     net = RingNetwork(session.seed, PEERS, ChordSettings(base=base, finger_ms=100), settings, settle_ms=3_000)
-    empty = _known(net)
+    empty = _members_known(net)
     rows: list[Row] = []
-    done = 0
+    first_number = 0
     for count in session.sizes.queries:
-        added = queries[done:count]
+        new_queries = queries[first_number:count]
         before = net.counts()["index messages"]
 
-        def subscribe(added: list[str] = added, done: int = done) -> None:
-            for number, query in enumerate(added, start=done):
+        def subscribe(new_queries: list[str] = new_queries, first_number: int = first_number) -> None:
+            for number, query in enumerate(new_queries, start=first_number):
                 net.subscribe(net.names[number % PEERS], f"q{number}", query, namespaces)
             net.settle()
 
-        taken = clock(subscribe)
-        states = sum(_states(query, namespaces) for query in added)
+        seconds = clock(subscribe)
+        states = sum(_states(query, namespaces) for query in new_queries)
         messages = net.counts()["index messages"] - before
-        done = count
+        first_number = count
         rows.append(
             {
                 **point,
                 "queries": count,
-                "states": states / len(added),
-                "messages": messages / len(added),
+                "states": states / len(new_queries),
+                "messages": messages / len(new_queries),
                 "known_before": empty,
-                "known": _known(net),
-                "us": taken.cpu / len(added) * 1e6,
+                "known": _members_known(net),
+                "us": seconds.cpu / len(new_queries) * 1e6,
             }
         )
     return rows
@@ -79,7 +79,7 @@ def _states(query: str, namespaces: Mapping[str, str]) -> int:
     return sum(len(keys_of(part.route)) for part in plan.parts)
 
 
-def _known(net: RingNetwork) -> float:
+def _members_known(net: RingNetwork) -> float:
     """Members that a peer knows, on average."""
     rings = [ring for name in net.names for ring in net.peer(name).members]
     return sum(len({*ring.successors, *ring.fingers.values()}) for ring in rings) / len(rings)
@@ -113,11 +113,11 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
-    named = [{**row, "length": f"l = {row['l']}"} for row in rows]
+    named_rows = [{**row, "length": f"l = {row['l']}"} for row in rows]
     x = ("queries", "queries")
     return [
-        lines(named, "Indexing", x, ("messages", "messages a query"), key="length", log_y=False),
-        lines(named, "Routing tables", x, ("known", "members that a peer knows"), key="length", log_y=False),
+        lines(named_rows, "Indexing", x, ("messages", "messages a query"), key="length", log_y=False),
+        lines(named_rows, "Routing tables", x, ("known", "members that a peer knows"), key="length", log_y=False),
     ]
 
 

@@ -33,8 +33,8 @@ def schemas_of(session: Session, workload: str) -> list[Schema]:
     if workload == "NITF":
         return [news_schema(session)]
     schemas = ten_schemas(session)
-    named = [schema for schema in schemas if schema.name == workload]
-    return named or schemas
+    own_schemas = [schema for schema in schemas if schema.name == workload]
+    return own_schemas or schemas
 
 
 def queries_of(session: Session, workload: str, kind: str, count: int) -> list[str]:
@@ -45,41 +45,33 @@ def queries_of(session: Session, workload: str, kind: str, count: int) -> list[s
         settings = QuerySettings(distinct=kind == "distinct")
         schemas = schemas_of(session, workload)
         most = max(session.sizes.queries)
-        drawn: list[str] = []
+        drawn_queries: list[str] = []
         queries: Iterator[str] = generate_queries(schemas, most, settings, seed=session.seed, note=session.note)
         try:
-            drawn.extend(queries)
+            drawn_queries.extend(queries)
         except QueryLimitError:
-            session.note(f"{workload} has {len(drawn):,} distinct queries that the generator finds")
-        return drawn
+            session.note(f"{workload} has {len(drawn_queries):,} distinct queries that the generator finds")
+        return drawn_queries
 
-    kept: dict[tuple[str, str], list[str]] = session.once("queries", dict)
-    if (workload, kind) not in kept:
-        kept.clear()  # a million texts are large, and points come in their order
-        kept[workload, kind] = draw()
-    return kept[workload, kind][:count]
+    return session.last("queries", (workload, kind), draw)[:count]
 
 
 def machine_of(session: Session, workload: str, kind: str, count: int) -> tuple[PathMachine, int]:
     """The machine of so many queries, made of the one with fewer, and how many of them are distinct."""
-    kept: dict[tuple[str, str], tuple[PathMachine, int]] = session.once("machines", dict)
-    if kept.get((workload, kind), (None, count + 1))[1] > count:
-        kept.clear()
-        kept[workload, kind] = (PathMachine(), 0)
-    machine, before = kept[workload, kind]
+    machines: dict[tuple[str, str], tuple[PathMachine, int]] = session.once("machines", dict)
+    if machines.get((workload, kind), (None, count + 1))[1] > count:
+        machines.clear()
+        machines[workload, kind] = (PathMachine(), 0)
+    machine, before = machines[workload, kind]
     queries = queries_of(session, workload, kind, count)
     machine.add(queries[before:], namespaces_of(schemas_of(session, workload)))
-    kept[workload, kind] = (machine, len(queries))
+    machines[workload, kind] = (machine, len(queries))
     return machine, len(set(queries))
 
 
 def places_of(session: Session, machine: PathMachine, name: str) -> Sequence[int]:
     """By state: where it is on any ring. Kept for the machine of one name, since a million hashes take seconds."""
-    kept: dict[str, Sequence[int]] = session.once("places", dict)
-    if name not in kept:
-        kept.clear()
-        kept[name] = array("Q", state_places(machine))
-    return kept[name]
+    return session.last("places", name, lambda: array("Q", state_places(machine)))
 
 
 def documents_of(session: Session, workload: str) -> list[Document]:
@@ -89,7 +81,7 @@ def documents_of(session: Session, workload: str) -> list[Document]:
         texts = draw_documents(schemas, session.sizes.documents, WORKLOADS[workload], LEVELS, session.seed)
         size = sum(map(len, texts)) / len(texts)
         session.note(f"{workload}: {len(texts):,} documents of {size / 1000:.1f} KB on average")
-        found = read_many(texts)
-        return [document for document in found if isinstance(document, Document)]
+        documents = read_many(texts)
+        return [document for document in documents if isinstance(document, Document)]
 
     return session.once(f"documents of {workload}", draw)

@@ -52,7 +52,7 @@ def measure(session: Session, point: Point) -> list[Row]:
     members, rate, copies = point["variant"]
     machine, _ = machine_of(session, workload, kind, queries)
     name = f"{workload} {kind} {queries}"
-    received, documents = _visits(session, machine, name, workload)
+    received_counts, documents = _visits(session, machine, name, workload)
     places = places_of(session, machine, name)
     session.say(f"{workload}, {kind}, {members} places, {copies} copies")
     ring = RingModel(PEERS, members)
@@ -63,7 +63,7 @@ def measure(session: Session, point: Point) -> list[Row]:
     total = len(documents_of(session, workload))
     shared = [state for state, count in enumerate(documents) if copies and count > rate * total]
     amounts: list[RingAmounts] = []
-    taken = clock(lambda: amounts.append(spread(machine, shared, copies, received, places)))
+    seconds = clock(lambda: amounts.append(place_amounts(machine, shared, copies, received_counts, places)))
     load = sorted(amounts[0].by_peer(ring), reverse=True)
     others = [_share([max(each)], each) for each in map(amounts[0].by_peer, _other_rings(session, members))]
     return [
@@ -86,32 +86,32 @@ def measure(session: Session, point: Point) -> list[Row]:
             "notices": len(shared) * (PEERS * members - 1),
             **{f"load_{rank}": _share([load[rank - 1]], load) for rank in RANKS},
             "documents": total,
-            "us": taken.cpu / total * 1e6,
+            "us": seconds.cpu / total * 1e6,
         }
     ]
 
 
 def _visits(session: Session, machine: PathMachine, name: str, workload: str) -> tuple[Sequence[int], Sequence[int]]:
     """Messages and documents by state: the same for all variants."""
-    kept: dict[str, tuple[Sequence[int], Sequence[int]]] = session.once("visits", dict)
-    if name not in kept:
-        kept.clear()
+
+    def count() -> tuple[Sequence[int], Sequence[int]]:
         documents = documents_of(session, workload)
         session.say(f"{name}: {len(documents):,} documents")
         machine.clear()
         machine.replay_many(documents)
-        kept[name] = (machine.received(), machine.documents())
-    return kept[name]
+        return machine.received(), machine.documents()
+
+    return session.last("visits", name, count)
 
 
-def spread(
-    machine: PathMachine, shared: Sequence[int], copies: int, received: Sequence[int], places: Sequence[int]
+def place_amounts(
+    machine: PathMachine, shared: Sequence[int], copies: int, received_counts: Sequence[int], places: Sequence[int]
 ) -> RingAmounts:
     """What is received at each place: the load of a state that has copies is that of all who hold it."""
     keys = state_keys(machine) if shared else []
-    amounts, everywhere = array("d", received), array("Q", places)
+    amounts, everywhere = array("d", received_counts), array("Q", places)
     for state in shared:
-        part = received[state] / (copies + 1)
+        part = received_counts[state] / (copies + 1)
         amounts[state] = part
         for copy in range(1, copies + 1):
             everywhere.append(place_of(keys[state], copy))
@@ -134,8 +134,8 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
     most = max(row["queries"] for row in rows)
     short = "" if most >= QUERIES_MIN else f"a verdict takes {QUERIES_MIN:,} queries; this run had {most:,}"
     # A run for Figure 7a has no copies.
-    seen = [name for name in WORKLOADS if pick(rows, workload=name, copies=COPIES)]
-    return [*_storage(rows, short), *(finding for name in seen for finding in _filtering(rows, name, short))]
+    workloads = [name for name in WORKLOADS if pick(rows, workload=name, copies=COPIES)]
+    return [*_storage(rows, short), *(finding for name in workloads for finding in _filtering(rows, name, short))]
 
 
 def _at(rows: Sequence[Row], workload: str, kind: str, variant: tuple[int, float, int]) -> Row:
@@ -146,14 +146,14 @@ def _at(rows: Sequence[Row], workload: str, kind: str, variant: tuple[int, float
 def _storage(rows: Sequence[Row], short: str) -> list[Finding]:
     findings = []
     for variant, expected, text in ((PLAIN, 0.53, "one id"), (VARIANTS[1], 0.38, "three virtual nodes")):
-        seen = {kind: _at(rows, "NITF", kind, variant) for kind in SETS if pick(rows, workload="NITF", set=kind)}
-        share = seen[main_set(rows, workload="NITF")]["states_200"]
+        row_by_set = {kind: _at(rows, "NITF", kind, variant) for kind in SETS if pick(rows, workload="NITF", set=kind)}
+        share = row_by_set[main_set(rows, workload="NITF")]["states_200"]
         findings.append(
             Finding(
                 f"with {text} the first 200 of 1,000 peers hold {expected:.0%} of the states (NITF, Figure 7a)",
                 "; ".join(
                     f"{kind}: {row['states_200']:.1%} of the states, {row['transitions_200']:.1%} of the transitions"
-                    for kind, row in seen.items()
+                    for kind, row in row_by_set.items()
                 ),
                 "distinct if it was measured, states: agree within 4 points, differs beyond 8",
                 at_most(None if short else abs(share - expected), agree=0.04, differs=0.08),
@@ -189,8 +189,8 @@ def _filtering(rows: Sequence[Row], workload: str, short: str) -> list[Finding]:
 
 
 def _why(rows: Sequence[Row], workload: str, kind: str, after: Row) -> str:
-    tried = [row for row in pick(rows, workload=workload, set=kind, members=3) if row["copies"]]
-    best = min(row["largest"] for row in tried)
+    variant_rows = [row for row in pick(rows, workload=workload, set=kind, members=3) if row["copies"]]
+    best = min(row["largest"] for row in variant_rows)
     many = _at(rows, workload, kind, VARIANTS[-1])
     here, there = (
         f"{row['least_of_rings']:.2%} to {row['most_of_rings']:.2%} on {OTHER_RINGS} rings of peers with other names"
@@ -205,18 +205,18 @@ def _why(rows: Sequence[Row], workload: str, kind: str, after: Row) -> str:
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
-    shown = [
+    shown_rows = [
         {**row, "balance": f"{row['members']} places" + (f", {row['copies']} copies" if row["copies"] else "")}
         for row in rows
         if row["set"] == main_set(rows, workload=row["workload"])
         and row["rate"] in (1.0, RATE)
         and row["copies"] in (0, COPIES)
     ]
-    shown = [{**row, "states": 100 * row["states_200"], "load": 100 * row["largest"]} for row in shown]
-    plain = [row for row in shown if not row["copies"]]
+    shown_rows = [{**row, "states": 100 * row["states_200"], "load": 100 * row["largest"]} for row in shown_rows]
+    plain = [row for row in shown_rows if not row["copies"]]
     ranks = [
         {"curve": f"{row['workload']}, {row['balance']}", "rank": rank, "load": 100 * row[f"load_{rank}"]}
-        for row in shown
+        for row in shown_rows
         for rank in RANKS
         if (row["members"], row["rate"], row["copies"]) in (PLAIN, PAPER)
     ]
@@ -228,7 +228,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
         ),
         lines(first, "Figure 7b: the first 50", x, y, key="curve", log_y=False),
         lines(last, "Figure 7c: the last 200", x, y, key="curve", log_y=False),
-        bars(shown, "The first peer", ("workload", ""), ("load", "requests of the first peer, %"), key="balance"),
+        bars(shown_rows, "The first peer", ("workload", ""), ("load", "requests of the first peer, %"), key="balance"),
     ]
 
 

@@ -35,11 +35,11 @@ def measure(session: Session, point: Point) -> list[Row]:
     random = Random(f"{session.seed} {peers} {members}")
     walks = RingModel(peers, members).walks()
     hops: list[int] = []
-    taken = clock(
+    seconds = clock(
         lambda: hops.extend(walks.hops(random.randrange(peers), random.randrange(RING)) for _ in range(LOOKUPS))
     )
     hops.sort()
-    known = [walks.known(peer) for peer in range(peers)]
+    members_known = [walks.count_known(peer) for peer in range(peers)]
     return [
         {
             **point,
@@ -47,10 +47,10 @@ def measure(session: Session, point: Point) -> list[Row]:
             "hops": sum(hops) / LOOKUPS,
             "hops_99": hops[LOOKUPS * 99 // 100],
             "hops_max": hops[-1],
-            "known": sum(known) / peers,
-            "known_max": max(known),
+            "known": sum(members_known) / peers,
+            "known_max": max(members_known),
             "lookups": LOOKUPS,
-            "us": taken.cpu / LOOKUPS * 1e6,
+            "us": seconds.cpu / LOOKUPS * 1e6,
         }
     ]
 
@@ -60,7 +60,7 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
     short = "" if most >= PEERS_MIN else f"a verdict takes {PEERS_MIN:,} peers; this run had {most:,}"
     one = pick(rows, members=1)
     fit = line(pairs(one, "log2", "hops"))
-    known = line(pairs(one, "log2", "known"))
+    known_fit = line(pairs(one, "log2", "known"))
     return [
         Finding(
             "a lookup takes O(log n) hops",
@@ -84,23 +84,29 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
         Finding(
             "a peer knows O(log n) others",
             "too few points"
-            if known is None
+            if known_fit is None
             else f"{one[0]['known']:.1f} at {one[0]['peers']:,} peers, {one[-1]['known']:.1f} at {one[-1]['peers']:,}",
             "agree if a line over log2 n explains 98 %, differs below 90 %",
-            at_least(None if short or known is None else known.explained, agree=0.98, differs=0.9),
+            at_least(None if short or known_fit is None else known_fit.explained, agree=0.98, differs=0.9),
             short,
-            None if known is None else known.explained,
+            None if known_fit is None else known_fit.explained,
         ),
     ]
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
-    named = [{**row, "places": f"{row['members']} places for each"} for row in rows]
+    named_rows = [{**row, "places": f"{row['members']} places for each"} for row in rows]
     x = ("peers", "peers")
     return [
-        lines(named, "Lookups", x, ("hops", "hops, on average"), key="places", log_x=True, log_y=False),
+        lines(named_rows, "Lookups", x, ("hops", "hops, on average"), key="places", log_x=True, log_y=False),
         lines(
-            named, "Routing tables", x, ("known", "members that a peer knows"), key="places", log_x=True, log_y=False
+            named_rows,
+            "Routing tables",
+            x,
+            ("known", "members that a peer knows"),
+            key="places",
+            log_x=True,
+            log_y=False,
         ),
     ]
 

@@ -39,9 +39,9 @@ def measure(session: Session, point: Point) -> list[Row]:
     workload, kind, queries = point["workload"], point["set"], point["queries"]
     if workload in DTDS and session.data is None:
         return []
-    made: list[tuple[PathMachine, int]] = []
-    taken = clock(lambda: made.append(machine_of(session, workload, kind, queries)))
-    machine, unique = made[0]
+    machines: list[tuple[PathMachine, int]] = []
+    seconds = clock(lambda: machines.append(machine_of(session, workload, kind, queries)))
+    machine, unique = machines[0]
     _, _, holders, children = machine.columns()
     return [
         {
@@ -52,7 +52,7 @@ def measure(session: Session, point: Point) -> list[Row]:
             "states": len(machine),
             "accepting": sum(map(bool, holders)),
             "transitions": sum(children),
-            "us": taken.cpu / queries * 1e6,
+            "us": seconds.cpu / queries * 1e6,
         }
     ]
 
@@ -67,12 +67,12 @@ def _size(rows: Sequence[Row], name: str, most: int, short: str) -> Finding:
     random = value(rows, "states", workload=name, set="random", queries=most)
     exact = value(rows, "states", workload=name, set="distinct", queries=most)
     unique = value(rows, "distinct", workload=name, set="random", queries=most)
-    seen = "not measured" if random is None else f"random: {random:,.0f} states of {unique:,.0f} distinct queries"
+    text = "not measured" if random is None else f"random: {random:,.0f} states of {unique:,.0f} distinct queries"
     if exact is not None:
-        seen += f"; distinct: {exact:,.0f}"
+        text += f"; distinct: {exact:,.0f}"
     return Finding(
         f"{name}: {PAPER[name]:,} states for a million queries ({FIGURES[name]})",
-        seen,
+        text,
         "random: agree from 2/3 to 3/2 of that, differs below half or above twice",
         between(None if short or random is None else random / PAPER[name], 2 / 3, 3 / 2, slack=4 / 3),
         short
@@ -97,25 +97,25 @@ def _ratio(rows: Sequence[Row], most: int, short: str) -> Finding:
 
 def _growth(rows: Sequence[Row], most: int, short: str) -> Finding:
     rises = {name: slope(pairs(rows, "queries", "states", workload=name, set="random")) for name in WORKLOADS}
-    known = [rise for rise in rises.values() if rise is not None]
+    known_rises = [rise for rise in rises.values() if rise is not None]
     return Finding(
         "the machine grows with the queries (Figure 5c)",
         "random sets, states as a power of queries: "
         + ", ".join(f"{name} {rise:.2f}" for name, rise in rises.items() if rise is not None),
         "agree from a power of 0.4, differs below 0.1",
-        at_least(None if short or not known else min(known), agree=0.4, differs=0.1),
+        at_least(None if short or not known_rises else min(known_rises), agree=0.4, differs=0.1),
         short or "less than 1, because queries share states and repeat",
-        min(known, default=None),
+        min(known_rises, default=None),
     )
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
     most = max(row["queries"] for row in rows)
-    named = [{**row, "curve": f"{row['workload']}, {row['set']}"} for row in rows if row["workload"] in WORKLOADS]
+    named_rows = [{**row, "curve": f"{row['workload']}, {row['set']}"} for row in rows if row["workload"] in WORKLOADS]
     by_dtd = [row for row in pick(rows, set="random", queries=most) if row["workload"] != "aggregated"]
     y = ("states", "states")
     return [
-        lines(named, "Figure 5c", ("queries", "queries"), y, key="curve", log_y=False),
+        lines(named_rows, "Figure 5c", ("queries", "queries"), y, key="curve", log_y=False),
         bars(by_dtd, "Figure 4", ("workload", ""), y, key="set", log_y=False),
     ]
 

@@ -25,17 +25,17 @@ PEERS = 1_000
 
 def points(sizes: Sizes) -> list[Point]:
     """Queries vary with 1,000 peers; then peers vary with the most queries."""
-    found: list[Point] = []
+    all_points: list[Point] = []
     for kind in SETS:
         for workload in WORKLOADS:
-            found += [{"workload": workload, "set": kind, "queries": n, "peers": PEERS} for n in sizes.queries]
+            all_points += [{"workload": workload, "set": kind, "queries": n, "peers": PEERS} for n in sizes.queries]
             most = max(sizes.queries)
-            found += [
+            all_points += [
                 {"workload": workload, "set": kind, "queries": most, "peers": int(peers)}
                 for peers in sizes.values
                 if peers != PEERS
             ]
-    return found
+    return all_points
 
 
 def measure(session: Session, point: Point) -> list[Row]:
@@ -51,18 +51,18 @@ def measure(session: Session, point: Point) -> list[Row]:
     random = Random(session.seed)
     publishers = [random.randrange(peers) for _ in documents]
     replays: list[Replay] = []
-    taken = clock(lambda: replays.extend(machine.replay_many(documents, publishers)))
+    seconds = clock(lambda: replays.extend(machine.replay_many(documents, publishers)))
     count = len(replays)
 
     def mean(*columns: str) -> float:
         return sum(float(getattr(replay, column)) for replay in replays for column in columns) / count
 
-    asked = 2 * mean("visits")
+    questions = 2 * mean("visits")
     methods = {
         "recursive": (mean("messages"), mean("messages", "lookup_hops"), mean("chain")),
-        "iterative": (asked, asked + mean("iterative_lookup_hops"), mean("iterative_chain")),
+        "iterative": (questions, questions + mean("iterative_lookup_hops"), mean("iterative_chain")),
     }
-    shared = {"distinct": unique, "states": len(machine), "documents": count, "us": taken.cpu / count * 1e6}
+    shared = {"distinct": unique, "states": len(machine), "documents": count, "us": seconds.cpu / count * 1e6}
     return [
         {**point, "method": method, "messages": messages, "with_lookups": with_lookups, "chain": chain, **shared}
         for method, (messages, with_lookups, chain) in methods.items()
@@ -105,8 +105,8 @@ def _curves(rows: Sequence[Row], most: int, short: str) -> list[Finding]:
     findings = []
     for workload in WORKLOADS:
         for kind in SETS:
-            chosen = {"workload": workload, "set": kind, "peers": PEERS}
-            curve = pairs(only, "queries", "messages", **chosen)
+            labels = {"workload": workload, "set": kind, "peers": PEERS}
+            curve = pairs(only, "queries", "messages", **labels)
             if not curve:
                 continue
             fit = line(curve)
@@ -151,7 +151,7 @@ def _flat(rows: Sequence[Row], x: str, figure: str, short: str, **at: int) -> Fi
     worst = max(spreads.values(), default=None)
     return Finding(
         f"latency is relatively unaffected by the number of {x} ({figure})",
-        ", ".join(f"{name}: {times(spread)} between least and most" for name, spread in spreads.items()) or "one point",
+        ", ".join(f"{name}: {times(factor)} between least and most" for name, factor in spreads.items()) or "one point",
         "agree up to 1.3x, differs above 2x",
         at_most(None if short else worst, agree=1.3, differs=2),
         short or "lookups included: they take a logarithm of the number of peers",
@@ -172,7 +172,7 @@ def _same_traffic(rows: Sequence[Row], short: str) -> Finding:
     worst = spreads["without lookups"]
     return Finding(
         "traffic is unaffected by the number of peers (Figure 6)",
-        ", ".join(f"{spread:.2f}x {text}" for text, spread in spreads.items()) if several else "one point",
+        ", ".join(f"{factor:.2f}x {text}" for text, factor in spreads.items()) if several else "one point",
         "without lookups: agree up to 1.05x, differs above 1.3x",
         at_most(worst if several and not short else None, agree=1.05, differs=1.3),
         short or "a message for each state and element, whoever has the state",
@@ -182,8 +182,8 @@ def _same_traffic(rows: Sequence[Row], short: str) -> Finding:
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
     most = max(row["queries"] for row in rows)
-    named = [{**row, "curve": f"{row['workload']}, {row['set']}"} for row in rows]
-    recursive = pick(named, method="recursive")
+    named_rows = [{**row, "curve": f"{row['workload']}, {row['set']}"} for row in rows]
+    recursive = pick(named_rows, method="recursive")
     nitf = pick(rows, workload="NITF", set=main_set(rows, workload="NITF", queries=most), peers=PEERS)
     by_queries = pick(recursive, peers=PEERS)
     messages, chain = ("messages", "messages a document"), ("chain", "hops, one after the other")

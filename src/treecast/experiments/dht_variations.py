@@ -36,20 +36,20 @@ def points(sizes: Sizes) -> list[Point]:
 def measure(session: Session, point: Point) -> list[Row]:
     varies, value, count = point["varies"], point["value"], point["queries"]
     share = {"*": "wildcard", "//": "descendant"}.get(varies)
-    kept: dict[tuple[str, float], PathMachine] = session.once("machine", dict)
-    drawn = (varies if share else "", value if share else USUAL)
-    if drawn not in kept:
-        kept.clear()
+
+    def draw() -> PathMachine:
         session.say(f"{varies} {value}: {count:,} queries")
         settings = QuerySettings(distinct=False, **({share: value} if share else {}))
         schema = news_schema(session)
-        machine = kept[drawn] = PathMachine()
-        machine.add(generate_queries(schema, count, settings, seed=session.seed), namespaces_of([schema]))
-    machine = kept[drawn]
+        new_machine = PathMachine()
+        new_machine.add(generate_queries(schema, count, settings, seed=session.seed), namespaces_of([schema]))
+        return new_machine
+
+    machine = session.last("machine", (varies if share else "", value if share else USUAL), draw)
     length = value if varies == "l" else 0
     documents = documents_of(session, "NITF")
     replays: list[Replay] = []
-    taken = clock(lambda: replays.extend(machine.replay_many(documents, length=length)))
+    seconds = clock(lambda: replays.extend(machine.replay_many(documents, length=length)))
     return [
         {
             **point,
@@ -58,7 +58,7 @@ def measure(session: Session, point: Point) -> list[Row]:
             "messages": sum(replay.messages for replay in replays) / len(replays),
             "chain": sum(replay.chain for replay in replays) / len(replays),
             "documents": len(replays),
-            "us": taken.cpu / len(replays) * 1e6,
+            "us": seconds.cpu / len(replays) * 1e6,
         }
     ]
 
@@ -82,22 +82,22 @@ def stored_states(machine: PathMachine, length: int) -> int:
 def verdict(rows: Sequence[Row]) -> list[Finding]:
     most = max(row["queries"] for row in rows)
     short = "" if most >= QUERIES_MIN else f"a verdict takes {QUERIES_MIN:,} queries; this run had {most:,}"
-    messages, stored = (pairs(rows, "value", column, varies="l") for column in ("messages", "stored"))
-    saved, cost = messages[0][1] / messages[-1][1], stored[-1][1] / stored[0][1]
-    found = [
+    messages, stored_states_by_length = (pairs(rows, "value", column, varies="l") for column in ("messages", "stored"))
+    saving, cost = messages[0][1] / messages[-1][1], stored_states_by_length[-1][1] / stored_states_by_length[0][1]
+    findings = [
         Finding(
             "l controls the traffic",
-            f"l = {messages[-1][0]:.0f} takes {times(1 / saved)} the messages of l = 0, and {times(cost)} the storage",
+            f"l = {messages[-1][0]:.0f} takes {times(1 / saving)} the messages of l = 0, and {times(cost)} the storage",
             "agree if the longest fragments take at most half the messages, differs if they take more than 0.9x",
-            at_most(None if short else 1 / saved, agree=0.5, differs=0.9),
+            at_most(None if short else 1 / saving, agree=0.5, differs=0.9),
             short or "a hop consumes the events of l+1 levels; a state is stored wherever it is near",
-            1 / saved,
+            1 / saving,
         )
     ]
     for varies in ("*", "//"):
         curve = pairs(rows, "value", "messages", varies=varies)
         growth = curve[-1][1] / curve[0][1]
-        found.append(
+        findings.append(
             Finding(
                 f"more {varies}: evaluated by the paper, and to appear in its extended version",
                 f"{times(growth)} the messages at {curve[-1][0]:.0%} as at {curve[0][0]:.0%}",
@@ -107,7 +107,7 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
                 growth,
             )
         )
-    return found
+    return findings
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:

@@ -69,34 +69,34 @@ def measure(session: Session, point: Point) -> list[Row]:
     if not schemas:
         return []
     session.say(f"{point['dtds']}, {point['queries']:,} queries, {point['size']:,} bytes")
-    drawn = _drawn(session, point["dtds"], point["queries"], schemas)
+    workload = _draw(session, point["dtds"], point["queries"], schemas)
     documents = _documents(session, point, schemas)
-    drawn.machine.clear()
+    workload.machine.clear()
     messages: list[int] = []
-    taken = clock(lambda: messages.append(sum(each.messages for each in drawn.machine.replay_many(documents))))
+    seconds = clock(lambda: messages.append(sum(each.messages for each in workload.machine.replay_many(documents))))
     count = len(documents)
     elements = sum(len(document.names) for document in documents)
     return [
         {
             **point,
             "names": sum(len(schema.reachable) for schema in schemas),
-            "distinct": drawn.distinct,
-            "states": len(drawn.machine),
-            "states_each": len(drawn.machine) / drawn.distinct,
+            "distinct": workload.distinct,
+            "states": len(workload.machine),
+            "states_each": len(workload.machine) / workload.distinct,
             "kb": sum(document.size_bytes for document in documents) / count / 1000,
             "elements": elements / count,
             "depth": sum(sum(document.depths) + len(document.depths) for document in documents) / elements,
             "paths": _paths(documents) / count,
-            "all_paths": drawn.machine.path_count(),
+            "all_paths": workload.machine.path_count(),
             "messages": messages[0] / count,
             "each": messages[0] / elements,
             "documents": count,
-            "us": taken.cpu / count * 1e6,
+            "us": seconds.cpu / count * 1e6,
         }
     ]
 
 
-class Drawn(NamedTuple):
+class DrawnQueries(NamedTuple):
     """A machine of queries."""
 
     machine: PathMachine
@@ -106,26 +106,25 @@ class Drawn(NamedTuple):
 
 def _schemas(session: Session, dtds: str) -> list[Schema]:
     def read() -> dict[str, Schema]:
-        wanted = {label: (label, file, root) for label, file, root in (*TEN, *SMALL_TEN)}
-        return {schema.name: schema for schema in read_schemas(session, list(wanted.values()))}
+        labels_wanted = {label: (label, file, root) for label, file, root in (*TEN, *SMALL_TEN)}
+        return {schema.name: schema for schema in read_schemas(session, list(labels_wanted.values()))}
 
-    known = session.once("schemas", read)
-    if not known and dtds in ("NITF", "ten"):  # too little for a verdict, and enough to see that all works
+    schema_by_label = session.once("schemas", read)
+    if not schema_by_label and dtds in ("NITF", "ten"):  # too little for a verdict, and enough to see that all works
         return [Schema.news()] if dtds == "NITF" else [Schema.news(), Schema.records()]
     labels = {"ten": TEN, "small ten": SMALL_TEN}
-    wanted = [label for label, _, _ in labels[dtds]] if dtds in labels else [dtds]
-    return [known[label] for label in wanted if label in known]
+    labels_wanted = [label for label, _, _ in labels[dtds]] if dtds in labels else [dtds]
+    return [schema_by_label[label] for label in labels_wanted if label in schema_by_label]
 
 
-def _drawn(session: Session, dtds: str, count: int, schemas: Sequence[Schema]) -> Drawn:
-    kept: dict[tuple[str, int], Drawn] = session.once("machine", dict)
-    if (dtds, count) not in kept:
-        kept.clear()
+def _draw(session: Session, dtds: str, count: int, schemas: Sequence[Schema]) -> DrawnQueries:
+    def draw() -> DrawnQueries:
         queries = list(generate_queries(schemas, count, QuerySettings(distinct=False), seed=session.seed))
         machine = PathMachine()
         machine.add(queries, namespaces_of(schemas))
-        kept[dtds, count] = Drawn(machine, len(set(queries)))
-    return kept[dtds, count]
+        return DrawnQueries(machine, len(set(queries)))
+
+    return session.last("machine", (dtds, count), draw)
 
 
 def _documents(session: Session, point: Point, schemas: Sequence[Schema]) -> list[Document]:
@@ -204,13 +203,13 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     most = max(row["queries"] for row in rows)
     mixes = [{**row, "documents of": f"{row['size'] / 1000:.1f} KB"} for row in rows if row["queries"] == most]
     single = [{**row, "set": "a tenth of the queries"} for row in rows if row["queries"] < most]
-    shown = [
+    all_panels = [
         bars(mixes, "Messages", ("dtds", ""), ("messages", "messages a document"), key="documents of"),
         bars(mixes, "For each element", ("dtds", ""), ("each", "messages an element"), key="documents of", log_y=False),
     ]
     if single:
-        shown.append(bars(single, "States by DTD", ("dtds", ""), ("states", "states"), key="set", log_y=False))
-    return shown
+        all_panels.append(bars(single, "States by DTD", ("dtds", ""), ("states", "states"), key="set", log_y=False))
+    return all_panels
 
 
 EXPERIMENT = Experiment(

@@ -1,4 +1,4 @@
-"""Real runs of the three strategies on Spark executors, each a process with a core of its own.
+"""Real runs of the three strategies on Spark executors, each a process with its own core.
 
 Throughput is wall-clock throughput: messages over the time from the first to the last of them. CPU time is that of all
 processes; it shows the cost of a message, but not how many are filtered at once. Spark's own part of both (reading,
@@ -149,27 +149,27 @@ def measure(
     indexes = [Index(engine=engine, namespaces=inputs.namespaces) for engine in engines]
     for index in indexes:
         index.add_many(table)
-    found = Counter(indexes[0].match_many(inputs.documents, threads=1).column("document").to_pylist())
-    expected = [found[number] for number in range(len(inputs.documents))]
-    repeated = (list(inputs.documents) * -(-messages // len(inputs.documents)))[:messages]
+    match_counts = Counter(indexes[0].match_many(inputs.documents, threads=1).column("document").to_pylist())
+    expected = [match_counts[number] for number in range(len(inputs.documents))]
+    repeated_documents = (list(inputs.documents) * -(-messages // len(inputs.documents)))[:messages]
     for place, placement in enumerate(placements(inputs, executors)):
         placement.add_many(table)
         routes = placement.route(list(inputs.documents))
         fan_out = sum(len(route or ()) for route in routes) / len(routes)
         few = _frame(session, inputs.documents, placement.shards, directory / f"few-{place}")
-        many = _frame(session, repeated, placement.shards, directory / f"many-{place}")
+        many = _frame(session, repeated_documents, placement.shards, directory / f"many-{place}")
         _typical(_match(many, indexes[0], placement), 1)  # the JVM compiles what it runs often
         for index in indexes:
-            counted = _match(few, index, placement).groupBy("number").count().collect()  # loads what workers need
-            here = {int(row["number"]): int(row["count"]) for row in counted}
-            wrong = sum(here.get(number, 0) != wanted for number, wanted in enumerate(expected))
-            taken = _typical(_match(many, index, placement), passes) / messages
+            count_rows = _match(few, index, placement).groupBy("number").count().collect()  # loads what workers need
+            here = {int(row["number"]): int(row["count"]) for row in count_rows}
+            wrong = sum(here.get(number, 0) != expected_count for number, expected_count in enumerate(expected))
+            seconds = _typical(_match(many, index, placement), passes) / messages
             yield Run(
                 placement.name,
                 placement.shards,
                 index.engine,
-                taken.cpu * 1e6,
-                taken.wall * 1e6,
+                seconds.cpu * 1e6,
+                seconds.wall * 1e6,
                 fan_out,
                 sum(here.values()) / len(expected),
                 wrong,
@@ -184,8 +184,8 @@ def _match(frame: DataFrame, index: Index, placement: Placement) -> DataFrame:
 
 def _typical(frame: DataFrame, passes: int) -> Seconds:
     """The median of the passes."""
-    taken = [tree_clock(lambda: frame.write.format("noop").mode("overwrite").save()) for _ in range(passes)]
-    return Seconds(median(one.wall for one in taken), median(one.cpu for one in taken))
+    passes_seconds = [tree_clock(lambda: frame.write.format("noop").mode("overwrite").save()) for _ in range(passes)]
+    return Seconds(median(one.wall for one in passes_seconds), median(one.cpu for one in passes_seconds))
 
 
 def _frame(session: SparkSession, documents: Sequence[bytes], files: int, directory: Path) -> DataFrame:

@@ -63,15 +63,15 @@ def news_documents(session: Session, count: int | None = None) -> list[bytes]:
     """Documents of the YFilter release, or documents of the same size drawn from the schema."""
 
     def read() -> list[bytes]:
-        wanted = count or session.sizes.documents
+        documents_wanted = count or session.sizes.documents
         directory = session.data and session.data / RELEASE_DOCUMENTS
         if directory and directory.is_dir():
             files = sorted(directory.glob("*.xml"))
-            if len(files) >= wanted:
-                session.note(f"documents: {wanted} of the {len(files)} of the YFilter release")
-                return [file.read_bytes() for file in Random(session.seed).sample(files, wanted)]
-        session.note(f"documents: {wanted} drawn from the DTD, about {DOCUMENT_BYTES / 1000:.1f} KB each")
-        return draw_documents(news_schema(session), wanted, seed=session.seed)
+            if len(files) >= documents_wanted:
+                session.note(f"documents: {documents_wanted} of the {len(files)} of the YFilter release")
+                return [file.read_bytes() for file in Random(session.seed).sample(files, documents_wanted)]
+        session.note(f"documents: {documents_wanted} drawn from the DTD, about {DOCUMENT_BYTES / 1000:.1f} KB each")
+        return draw_documents(news_schema(session), documents_wanted, seed=session.seed)
 
     return session.once("news documents", read)
 
@@ -95,9 +95,9 @@ def news_queries(session: Session, count: int) -> list[str]:
     return session.once("news queries", read)[:count]
 
 
-def query_settings(**changed: object) -> QuerySettings:
+def query_settings(**changes: object) -> QuerySettings:
     """As in YFilter's generator: paths end at a leaf or after six steps."""
-    return QuerySettings(**{"depth_max": QUERY_STEPS, "stop": 0.0, **changed})  # type: ignore[arg-type]
+    return QuerySettings(**{"depth_max": QUERY_STEPS, "stop": 0.0, **changes})  # type: ignore[arg-type]
 
 
 def draw_documents(
@@ -115,8 +115,8 @@ def ten_schemas(session: Session) -> list[Schema]:
     """Ten document types with at least 77 elements each; without a data directory, the two that ship with treecast."""
 
     def read() -> list[Schema]:
-        found = read_schemas(session, TEN)
-        return found or [Schema.news(), Schema.records()]
+        schemas = read_schemas(session, TEN)
+        return schemas or [Schema.news(), Schema.records()]
 
     return session.once("ten", read)
 
@@ -125,15 +125,15 @@ def namespaces_of(schemas: Sequence[Schema]) -> Mapping[str, str]:
     return {prefix: uri for schema in schemas for prefix, uri in schema.namespaces.items()}
 
 
-def read_schemas(session: Session, wanted: Sequence[tuple[str, str, str | None]]) -> list[Schema]:
+def read_schemas(session: Session, files: Sequence[tuple[str, str, str | None]]) -> list[Schema]:
     """Those that a data directory has: labels, files, and roots where a DTD has several."""
-    found, absent = [], []
-    for label, name, root in wanted:
+    schemas, missing_labels = [], []
+    for label, name, root in files:
         path = session.data and session.data / name
         if path and path.exists():
-            found.append(replace(Schema.from_dtd(path, root=root), name=label))
+            schemas.append(replace(Schema.from_dtd(path, root=root), name=label))
         else:
-            absent.append(label)
-    if absent:
-        session.note(f"left out, for want of a data directory that has them: the DTDs {', '.join(absent)}")
-    return found
+            missing_labels.append(label)
+    if missing_labels:
+        session.note(f"left out, for want of a data directory that has them: the DTDs {', '.join(missing_labels)}")
+    return schemas

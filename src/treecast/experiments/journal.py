@@ -1,7 +1,7 @@
 """What a run has measured so far, on disk: a run that was cut off goes on where it stopped.
 
 A line for each point, written as soon as the point is measured. The first line says which run it is; another
-run, of other sizes or another seed, begins anew. What a crash has left half-written at the end is left out.
+run, of other sizes or another seed, starts over. What a crash has left half-written at the end is left out.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "dht-load.partial"

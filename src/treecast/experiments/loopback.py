@@ -30,7 +30,7 @@ class Loopback:
         """What the last message was decoded to."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._address = self._listener.getsockname()
-        self._kept: list[socket.socket] = []
+        self._connections: list[socket.socket] = []
         self._thread = threading.Thread(target=self._receive, daemon=True)
 
     def __enter__(self) -> Loopback:
@@ -38,7 +38,7 @@ class Loopback:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for connection in self._kept:
+        for connection in self._connections:
             connection.close()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(TIMEOUT_S)
@@ -48,7 +48,7 @@ class Loopback:
         """A connection that is kept until the end."""
         connection = socket.create_connection(self._address, TIMEOUT_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._kept.append(connection)
+        self._connections.append(connection)
         return connection
 
     def send(self, body: bytes, connection: socket.socket) -> None:
@@ -58,7 +58,7 @@ class Loopback:
             raise ConnectionError("the receiver has gone")
 
     def send_alone(self, body: bytes) -> None:
-        """The same over a connection of its own."""
+        """The same over its own connection."""
         with socket.create_connection(self._address, TIMEOUT_S) as connection:
             self.send(body, connection)
 

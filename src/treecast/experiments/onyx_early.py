@@ -55,7 +55,7 @@ OWN = ("unwrap //note", "drop //list", "drop //@id", "drop //article[@area='{are
 SUBSCRIBERS_MIN = 10  # of one broker
 DOCUMENTS_MIN = 20
 
-Delivered = dict[tuple[str, int], bytes]
+PayloadByDelivery = dict[tuple[str, int], bytes]
 """Payloads by subscription and document."""
 
 
@@ -85,9 +85,9 @@ def draw_documents(session: Session) -> list[bytes]:
     return session.once("batches", draw)
 
 
-def _articles(drawn: Iterator[bytes], random: Random) -> Iterator[bytes]:
+def _articles(documents: Iterator[bytes], random: Random) -> Iterator[bytes]:
     for _ in range(ARTICLES):
-        text = next(drawn)
+        text = next(documents)
         body = text[text.rindex(b"?>") + 2 :] if text.startswith(b"<?xml") else text
         image = random.randbytes(200).hex().encode()
         rows = b"".join(b"<row>%d</row>" % random.randrange(1_000) for _ in range(4))
@@ -114,12 +114,14 @@ def draw_subscriptions(session: Session, point: Point) -> dict[int, list[Subscri
     wanting = set(places[:whole])  # together: the first brokers are filled up with them
     # A preorder from the leaves of one branch: those that are together share as much of their way as they can.
     order = sorted(range(1, BROKERS), key=lambda broker: (_branch(broker), -broker))
-    found: dict[int, list[Subscription]] = {broker: [] for broker in range(BROKERS)}
+    subscriptions_by_broker: dict[int, list[Subscription]] = {broker: [] for broker in range(BROKERS)}
     for place in range(count):
         broker = order[place // here]
         area = _area(broker * AREAS_HERE + random.randrange(AREAS_HERE))
-        found[broker].append(_subscription(f"q{place}", area, point["kind"], place in wanting, random))
-    return found
+        subscriptions_by_broker[broker].append(
+            _subscription(f"q{place}", area, point["kind"], place in wanting, random)
+        )
+    return subscriptions_by_broker
 
 
 def _branch(broker: int) -> int:
@@ -173,19 +175,21 @@ class Place:
     def receive(self, parcels: Sequence[Parcel], run: Run) -> None:
         """What a broker does with documents that have come, and all behind it."""
         arrivals = self.formats.read(parcels)
-        chosen: dict[str, list[Arrival]] = {name: [] for name in (LOCAL, *(child.name for child in self.children))}
+        arrivals_by_target: dict[str, list[Arrival]] = {
+            name: [] for name in (LOCAL, *(child.name for child in self.children))
+        }
         for arrival, targets in zip(arrivals, self.table.route([one.content for one in arrivals]), strict=True):
             for target in targets:
-                chosen[target].append(arrival)
+                arrivals_by_target[target].append(arrival)
         work = self.plan.begin()
         for child in self.children:
-            left = run.change(work, child.name, chosen[child.name])
-            sent = self.formats.write(left, self.format)
-            run.links += len(sent)
-            run.text_bytes += sum(len(arrival.body) for arrival in left)
-            run.wire_bytes += sum(len(parcel.body) for parcel in sent)
-            child.receive(sent, run)
-        self._serve(chosen[LOCAL], run)
+            changed_arrivals = run.change(work, child.name, arrivals_by_target[child.name])
+            parcels_sent = self.formats.write(changed_arrivals, self.format)
+            run.links += len(parcels_sent)
+            run.text_bytes += sum(len(arrival.body) for arrival in changed_arrivals)
+            run.wire_bytes += sum(len(parcel.body) for parcel in parcels_sent)
+            child.receive(parcels_sent, run)
+        self._serve(arrivals_by_target[LOCAL], run)
 
     def _serve(self, arrivals: Sequence[Arrival], run: Run) -> None:
         for arrival in arrivals:
@@ -211,20 +215,20 @@ class Run:
     def __init__(self, times_early: bool = False) -> None:
         self.links = self.text_bytes = self.wire_bytes = self.unfit = 0
         self.early_seconds = self.seconds = 0.0
-        self.delivered: Delivered = {}
+        self.delivered: PayloadByDelivery = {}
         self._times_early = times_early
 
     def change(self, work: EarlyWork, target: str, arrivals: list[Arrival]) -> list[Arrival]:
-        left: list[Arrival] = []
+        changed_arrivals: list[Arrival] = []
 
         def apply() -> None:
-            left.extend(work.apply(target, arrivals)[0])
+            changed_arrivals.extend(work.apply(target, arrivals)[0])
 
         if self._times_early:
             self.early_seconds += clock(apply).cpu
         else:
             apply()
-        return left
+        return changed_arrivals
 
 
 def build(subscriptions: dict[int, list[Subscription]], settings: NetworkSettings) -> Place:
@@ -240,7 +244,7 @@ def measure(session: Session, point: Point) -> list[Row]:
     parcels = [Parcel(number, "s", "", 0, TEXT, body) for number, body in enumerate(documents, 1)]
     subscriptions = draw_subscriptions(session, point)
     rows: list[Row] = []
-    expected: Delivered | None = None
+    expected: PayloadByDelivery | None = None
     for plan, settings in ((WHOLE, NetworkSettings(plan_bytes_max=0)), (EARLY, NetworkSettings())):
         session.say(f"{point['kind']}, {plan}, {point['share']:g} whole, {point['placing']}")
         root = build(subscriptions, settings)
@@ -254,13 +258,13 @@ def measure(session: Session, point: Point) -> list[Row]:
 
 def _fastest(session: Session, root: Place, parcels: Sequence[Parcel]) -> Run:
     best: Run | None = None
-    spent = 0.0
+    seconds = 0.0
     for _ in range(session.sizes.passes):
         run = Run()
         run.seconds = clock(lambda run=run: root.receive(parcels, run)).cpu  # type: ignore[misc]
         best = run if best is None or run.seconds < best.seconds else best
-        spent += run.seconds
-        if spent > session.sizes.cell_seconds:
+        seconds += run.seconds
+        if seconds > session.sizes.cell_seconds:
             break
     assert best is not None
     timing = Run(times_early=True)
@@ -287,13 +291,13 @@ def _figures(run: Run, documents: int) -> dict[str, Any]:
 def verdict(rows: Sequence[Row]) -> list[Finding]:
     least = min(row["documents"] for row in rows)
     short = "" if least >= DOCUMENTS_MIN else f"a verdict takes {DOCUMENTS_MIN} documents; this run had {least}"
-    return [_smaller(rows, short), _repeated(rows, short), _blocked(rows, short)]
+    return [_smaller(rows, short), _less_work(rows, short), _blocking(rows, short)]
 
 
-def saved(rows: Sequence[Row], **where: Any) -> float | None:
+def saving(rows: Sequence[Row], **where: Any) -> float | None:
     """The share of the bytes of text that need not travel."""
-    left = ratio(rows, EARLY, WHOLE, key="plan", y="text_bytes", **where)
-    return None if left is None else 1 - left
+    share_left = ratio(rows, EARLY, WHOLE, key="plan", y="text_bytes", **where)
+    return None if share_left is None else 1 - share_left
 
 
 def _percent(share: float | None) -> str:
@@ -301,18 +305,18 @@ def _percent(share: float | None) -> str:
 
 
 def _smaller(rows: Sequence[Row], short: str) -> Finding:
-    found = {kind: saved(rows, kind=kind, share=0, placing=ANYWHERE) for kind in (PROJECTION, RESTRUCTURING)}
-    worst = min((share for share in found.values() if share is not None), default=None)
+    savings = {kind: saving(rows, kind=kind, share=0, placing=ANYWHERE) for kind in (PROJECTION, RESTRUCTURING)}
+    worst = min((share for share in savings.values() if share is not None), default=None)
     wire = {
         kind: ratio(rows, EARLY, WHOLE, key="plan", y="wire_bytes", kind=kind, share=0, placing=ANYWHERE)
-        for kind in found
+        for kind in savings
     }
     return Finding(
         "incremental transformation helps reduce message sizes",
         "without subscribers to whole documents, links save "
         + ", ".join(
             f"{_percent(share)} of the text by {kind} ({_percent(1 - (wire[kind] or 1))} on the wire)"
-            for kind, share in found.items()
+            for kind, share in savings.items()
         ),
         "agree if both save at least 30 % of the text on all links together, differs if one saves less than 10 %",
         "inconclusive" if short else at_least(worst, agree=0.3, differs=0.1),
@@ -321,7 +325,7 @@ def _smaller(rows: Sequence[Row], short: str) -> Finding:
     )
 
 
-def _repeated(rows: Sequence[Row], short: str) -> Finding:
+def _less_work(rows: Sequence[Row], short: str) -> Finding:
     where = {"kind": RESTRUCTURING, "share": 0, "placing": ANYWHERE}
     factor = ratio(rows, EARLY, WHOLE, key="plan", y="us", **where)
     other = ratio(rows, EARLY, WHOLE, key="plan", y="us", **{**where, "kind": PROJECTION})
@@ -343,22 +347,23 @@ def _times(factor: float | None) -> str:
     return "—" if factor is None else f"{factor:.2f} times"
 
 
-def _blocked(rows: Sequence[Row], short: str) -> Finding:
+def _blocking(rows: Sequence[Row], short: str) -> Finding:
     shares = [share for share in distinct(rows, "share") if share]
-    most = saved(rows, kind=PROJECTION, share=0, placing=ANYWHERE)
+    most = saving(rows, kind=PROJECTION, share=0, placing=ANYWHERE)
     small = min(shares, default=None)
-    found = {
-        placing: [(share, saved(rows, kind=PROJECTION, share=share, placing=placing)) for share in shares]
+    savings = {
+        placing: [(share, saving(rows, kind=PROJECTION, share=share, placing=placing)) for share in shares]
         for placing in (ANYWHERE, TOGETHER)
     }
-    kept = dict(found[TOGETHER]).get(small) if small is not None else None
-    share = kept / most if kept is not None and most else None
+    saving_together = dict(savings[TOGETHER]).get(small) if small is not None else None
+    share = saving_together / most if saving_together is not None and most else None
     return Finding(
         "a subscriber to whole documents blocks what would be done before the links to it (4.2.2, condition 3), so "
         "where they are decides what is saved",
         "; ".join(
-            f"{placing}: " + ", ".join(f"{_percent(left)} with {_percent(part)} of them" for part, left in points)
-            for placing, points in found.items()
+            f"{placing}: "
+            + ", ".join(f"{_percent(share_saved)} with {_percent(part)} of them" for part, share_saved in points)
+            for placing, points in savings.items()
         ),
         f"with the smallest share of them placed together, {_percent(small)}: agree if at least half of the saving is "
         "left, differs below a quarter",
@@ -371,7 +376,7 @@ def _blocked(rows: Sequence[Row], short: str) -> Finding:
 def panels(rows: Sequence[Row]) -> list[Panel]:
     """Over the share of subscribers to whole documents."""
     x = ("share", "share of subscribers to whole documents")
-    found = []
+    all_panels = []
     for kind in (PROJECTION, RESTRUCTURING):
         some = [
             {**row, "brokers": WHOLE if row["plan"] == WHOLE else f"early, {row['placing']}"}
@@ -379,9 +384,9 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
             if row["kind"] == kind and (row["plan"] == EARLY or row["placing"] == ANYWHERE)
         ]
         some += [{**row, "brokers": f"early, {TOGETHER}"} for row in pick(some, plan=EARLY, share=0)]
-        found.append(lines(some, f"{kind}: text on links", x, ("text_bytes", "bytes per document"), key="brokers"))
-        found.append(lines(some, f"{kind}: CPU of all brokers", x, ("us", "µs per document"), key="brokers"))
-    return found
+        all_panels.append(lines(some, f"{kind}: text on links", x, ("text_bytes", "bytes per document"), key="brokers"))
+        all_panels.append(lines(some, f"{kind}: CPU of all brokers", x, ("us", "µs per document"), key="brokers"))
+    return all_panels
 
 
 EXPERIMENT = Experiment(

@@ -51,11 +51,11 @@ def draw(session: Session, depth: int, repeats: int) -> list[bytes]:
 
 def measure(session: Session, point: Point) -> list[Row]:
     depth, repeats = point["depth"], point["repeats"]
-    drawn = draw(session, depth, repeats)
-    read = [one for one in read_many(drawn) if isinstance(one, Document)]
-    assert len(read) == len(drawn), "the generator writes what the reader takes"
-    known, documents = read[: len(read) // 2], read[len(read) // 2 :]
-    dictionary = Dictionary.learn(known, schema=news_schema(session))
+    texts = draw(session, depth, repeats)
+    all_documents = [one for one in read_many(texts) if isinstance(one, Document)]
+    assert len(all_documents) == len(texts), "the generator writes what the reader takes"
+    learning_documents, documents = all_documents[: len(all_documents) // 2], all_documents[len(all_documents) // 2 :]
+    dictionary = Dictionary.learn(learning_documents, schema=news_schema(session))
     size = sum(document.size_bytes for document in documents) / len(documents)
     load = os.getloadavg()[0]
     rows = []
@@ -66,9 +66,9 @@ def measure(session: Session, point: Point) -> list[Row]:
         answers = codec.decode_many(bodies)
         if [one.data if isinstance(one, Document) else None for one in answers] != [one.data for one in documents]:
             session.problems.append(f"{format} does not give back what was sent, at depth {depth}")
-        encode = fastest(session, partial(in_frames, codec.encode_many, documents))
-        decode = fastest(session, partial(in_frames, codec.decode_many, bodies))
-        kept, new = over_tcp(codec, documents[:SENT_MAX])
+        encode = session.fastest_pass(partial(in_frames, codec.encode_many, documents))
+        decode = session.fastest_pass(partial(in_frames, codec.decode_many, bodies))
+        kept_seconds, new_seconds = over_tcp(codec, documents[:SENT_MAX])
         rows.append(
             {
                 "depth": depth,
@@ -79,8 +79,8 @@ def measure(session: Session, point: Point) -> list[Row]:
                 "encode_us": encode / len(documents) * 1e6,
                 "decode_us": decode / len(documents) * 1e6,
                 "us": (encode + decode) / len(documents) * 1e6,
-                "kept_us": kept * 1e6,
-                "new_us": new * 1e6,
+                "kept_us": kept_seconds * 1e6,
+                "new_us": new_seconds * 1e6,
                 "documents": len(documents),
                 "load": load,
             }
@@ -93,25 +93,14 @@ def in_frames(work: Callable[[Any], object], items: Sequence[object]) -> None:
         work(items[begin : begin + FRAME])
 
 
-def fastest(session: Session, work: Callable[[], object]) -> float:
-    """CPU seconds of the fastest pass: a disturbance can only make one slower."""
-    best, spent = float("inf"), 0.0
-    for _ in range(session.sizes.passes):
-        seconds = clock(work).cpu
-        best, spent = min(best, seconds), spent + seconds
-        if spent > session.sizes.cell_seconds:
-            break
-    return best
-
-
 def over_tcp(codec: Codec, documents: Sequence[Document]) -> tuple[float, float]:
     """Median wall-clock seconds from a Document to a Document and back, with a kept connection and with new ones."""
     with Loopback(codec.decode) as link:
         connection = link.connect()
         link.send(codec.encode(documents[0]), connection)
-        kept = [clock(lambda one=one: link.send(codec.encode(one), connection)).wall for one in documents]  # type: ignore[misc]
-        new = [clock(lambda one=one: link.send_alone(codec.encode(one))).wall for one in documents]  # type: ignore[misc]
-    return median(kept), median(new)
+        kept_seconds = [clock(lambda one=one: link.send(codec.encode(one), connection)).wall for one in documents]  # type: ignore[misc]
+        new_seconds = [clock(lambda one=one: link.send_alone(codec.encode(one))).wall for one in documents]  # type: ignore[misc]
+    return median(kept_seconds), median(new_seconds)
 
 
 # -- verdict
@@ -120,22 +109,22 @@ def over_tcp(codec: Codec, documents: Sequence[Document]) -> tuple[float, float]
 def verdict(rows: Sequence[Row]) -> list[Finding]:
     least = min(row["documents"] for row in rows)
     short = "" if least >= DOCUMENTS_MIN else f"a verdict takes {DOCUMENTS_MIN} documents a point; this run had {least}"
-    return [rule(rows, short) for rule in (_stream, _coded, _compressed, _parsing, _slow, _connection)]
+    return [rule(rows, short) for rule in (_stream, _encoding, _compression, _parsing, _slow, _connection)]
 
 
 def _by_point(rows: Sequence[Row], over: str, under: str, y: str) -> list[tuple[str, float | None]]:
     """How many times as much one format takes as another, at each point."""
-    found = []
+    shares = []
     for depth in distinct(rows, "depth"):
         for repeats in distinct(pick(rows, depth=depth), "repeats"):
             share = ratio(rows, over, under, key="format", y=y, depth=depth, repeats=repeats)
-            found.append((f"depth {depth}, repeats {repeats}", share))
-    return found
+            shares.append((f"depth {depth}, repeats {repeats}", share))
+    return shares
 
 
 def _middle(shares: Sequence[tuple[str, float | None]]) -> float | None:
-    known = [share for _, share in shares if share is not None]
-    return median(known) if known else None
+    known_shares = [share for _, share in shares if share is not None]
+    return median(known_shares) if known_shares else None
 
 
 def _range(shares: Sequence[tuple[str, float | None]]) -> str:
@@ -156,7 +145,7 @@ def _stream(rows: Sequence[Row], short: str) -> Finding:
     )
 
 
-def _coded(rows: Sequence[Row], short: str) -> Finding:
+def _encoding(rows: Sequence[Row], short: str) -> Finding:
     shares = _by_point(rows, "dictionary", "text", "wire_bytes")
     worst = extreme(shares, max)
     return Finding(
@@ -169,7 +158,7 @@ def _coded(rows: Sequence[Row], short: str) -> Finding:
     )
 
 
-def _compressed(rows: Sequence[Row], short: str) -> Finding:
+def _compression(rows: Sequence[Row], short: str) -> Finding:
     shares = [
         (f"{form}, {at}", share) for form in FORMS for at, share in _by_point(rows, f"{form}-zlib", form, "wire_bytes")
     ]
@@ -219,17 +208,17 @@ def _connection(rows: Sequence[Row], short: str) -> Finding:
     short = short or (f"the load of the machine was {load:.1f}, more than {LOAD_MAX}" if load > LOAD_MAX else "")
     text = sorted(pick(rows, format="text"), key=lambda row: float(row["text_bytes"]))
     first, last = text[0], text[-1]
-    grown = last["text_bytes"] / first["text_bytes"]
+    growth = last["text_bytes"] / first["text_bytes"]
     network = [row["new_us"] - row["us"] for row in (first, last)]
     slower = network[1] / network[0] if network[0] > 0 else None
-    kept = value(rows, "kept_us", format="text", depth=last["depth"], repeats=last["repeats"])
+    kept_us = value(rows, "kept_us", format="text", depth=last["depth"], repeats=last["repeats"])
     return Finding(
         "over TCP with a connection for each message, all sizes have the same transmission delay",
-        f"{times(grown)} the size takes {times(slower)} the time over new connections on loopback "
+        f"{times(growth)} the size takes {times(slower)} the time over new connections on loopback "
         f"({network[0]:.0f} and {network[1]:.0f} µs); the largest takes {last['new_us']:.0f} µs end to end over a new "
-        f"connection and {kept or 0:.0f} µs over a kept one",
+        f"connection and {kept_us or 0:.0f} µs over a kept one",
         "agree if the largest messages take at most 1.5 times as long as the smallest, differs above 3 times",
-        "inconclusive" if short or grown < 3 else at_most(slower, agree=1.5, differs=3.0),
+        "inconclusive" if short or growth < 3 else at_most(slower, agree=1.5, differs=3.0),
         short or "the paper's network lay between continents; loopback has no distance, only system calls",
         slower,
     )
@@ -238,13 +227,13 @@ def _connection(rows: Sequence[Row], short: str) -> Finding:
 def panels(rows: Sequence[Row]) -> list[Panel]:
     """Over depth, at the most repeats; one line for each format."""
     most = max(row["repeats"] for row in rows)
-    shown = pick(rows, repeats=most)
+    shown_rows = pick(rows, repeats=most)
     x = ("depth", f"DocDepth (MaxRepeats {most})")
     return [
-        lines(shown, "Figure 7: wire size", x, ("wire_bytes", "bytes per message"), key="format"),
-        lines(shown, "Figure 8: delay", x, ("us", "encode and decode, CPU µs"), key="format"),
-        lines(shown, "TCP, kept connection", x, ("kept_us", "end to end, µs"), key="format"),
-        lines(shown, "TCP, new connections", x, ("new_us", "end to end, µs"), key="format"),
+        lines(shown_rows, "Figure 7: wire size", x, ("wire_bytes", "bytes per message"), key="format"),
+        lines(shown_rows, "Figure 8: delay", x, ("us", "encode and decode, CPU µs"), key="format"),
+        lines(shown_rows, "TCP, kept connection", x, ("kept_us", "end to end, µs"), key="format"),
+        lines(shown_rows, "TCP, new connections", x, ("new_us", "end to end, µs"), key="format"),
     ]
 
 

@@ -2,7 +2,7 @@
 
 Routing queries of eight links, two ways: as disjunctions of conjunctions of absolute paths, which forget that two paths
 meet in one element; and with the whole tree pattern of each subscription beside its paths. Both are matched by one
-index. What is forwarded in vain and what routing takes are counted, and how large the routing queries are.
+index. What is forwarded without need and what routing takes are counted, and how large the routing queries are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from random import Random
 
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
-from treecast.experiments.operator_inputs import LINKS, fastest, link_name
+from treecast.experiments.operator_inputs import LINKS, link_name
 from treecast.experiments.panels import lines
 from treecast.experiments.rules import at_least, pick, times, value
 from treecast.experiments.session import Session
@@ -59,46 +59,46 @@ def measure(session: Session, point: Point) -> list[Row]:
     documents = session.once("documents", lambda: [draw_document(random) for _ in range(session.sizes.documents)])
     draw = Random(f"{session.seed} queries")
     links = {link_name(n): [draw_query(draw) for _ in range(point["queries"])] for n in range(LINKS)}
-    wanted = _wanted(links, documents)
+    links_by_document = _links_by_document(links, documents)
     session.note(f"documents: {len(documents)} of up to {ITEMS} items; queries ask for two things of one item")
     rows: list[Row] = []
     for name in (PATHS, EXACT):
         session.say(f"{name}, {point['queries']:,} queries a link")
         settings = RoutingSettings(exact=name == EXACT, entries_max=1 << 30)
         table = RoutingTable(settings)
-        built = clock(lambda table=table, settings=settings: _build(table, links, settings))  # type: ignore[misc]
+        build_seconds = clock(lambda table=table, settings=settings: _build(table, links, settings))  # type: ignore[misc]
         routes = table.route(documents)
-        for number, (found, needed) in enumerate(zip(routes, wanted, strict=True)):
-            if not needed <= set(found):
-                session.problems.append(f"{name} keeps document {number} from {min(needed - set(found))}")
-        seconds = fastest(session, lambda table=table: table.route(documents))  # type: ignore[misc]
-        sent, count = sum(map(len, routes)), len(documents)
+        for number, (targets, links_needed) in enumerate(zip(routes, links_by_document, strict=True)):
+            if not links_needed <= set(targets):
+                session.problems.append(f"{name} keeps document {number} from {min(links_needed - set(targets))}")
+        seconds = session.fastest_pass(lambda table=table: table.route(documents))  # type: ignore[misc]
+        messages_sent, count = sum(map(len, routes)), len(documents)
         rows.append(
             {
                 **point,
                 "form": name,
                 "us": seconds / count * 1e6,
-                "sent": sent / count,
-                "wanted": sum(map(len, wanted)) / count,
-                "precision": sum(map(len, wanted)) / max(1, sent),
+                "sent": messages_sent / count,
+                "wanted": sum(map(len, links_by_document)) / count,
+                "precision": sum(map(len, links_by_document)) / max(1, messages_sent),
                 "entries": len(table),
                 "bytes": len(table.aggregate().encode()),
-                "build_us": built.cpu / (LINKS * point["queries"]) * 1e6,
+                "build_us": build_seconds.cpu / (LINKS * point["queries"]) * 1e6,
                 "documents": count,
             }
         )
     return rows
 
 
-def _wanted(links: dict[str, list[str]], documents: Sequence[bytes]) -> list[set[str]]:
-    wanted: list[set[str]] = [set() for _ in documents]
+def _links_by_document(links: dict[str, list[str]], documents: Sequence[bytes]) -> list[set[str]]:
+    links_by_document: list[set[str]] = [set() for _ in documents]
     for link, queries in links.items():
         index = Index()
         index.add_many([Subscription(str(number), query) for number, query in enumerate(queries)])
-        for found, document in zip(wanted, documents, strict=True):
+        for document_links, document in zip(links_by_document, documents, strict=True):
             if index.match(document):
-                found.add(link)
-    return wanted
+                document_links.add(link)
+    return links_by_document
 
 
 def _build(table: RoutingTable, links: dict[str, list[str]], settings: RoutingSettings) -> None:
@@ -121,13 +121,15 @@ def _precision(rows: Sequence[Row], short: str) -> Finding:
             value(rows, "sent", queries=queries, form=EXACT),
         )
         gains[queries] = None if not loose or exact is None else 1 - exact / loose
-    known = [gain for gain in gains.values() if gain is not None]
-    best = max(known, default=None)
-    seen = [f"{gain:.0%} fewer with {queries} queries a link" for queries, gain in gains.items() if gain is not None]
-    left = [row["precision"] for row in rows if row["form"] == EXACT]
+    known_gains = [gain for gain in gains.values() if gain is not None]
+    best = max(known_gains, default=None)
+    gain_texts = [
+        f"{gain:.0%} fewer with {queries} queries a link" for queries, gain in gains.items() if gain is not None
+    ]
+    precisions = [row["precision"] for row in rows if row["form"] == EXACT]
     return Finding(
         "a form other than disjunctive normal form could filter more precisely",
-        f"tree patterns send {', '.join(seen)}; {min(left, default=0):.0%} of what they send is wanted",
+        f"tree patterns send {', '.join(gain_texts)}; {min(precisions, default=0):.0%} of what they send is wanted",
         "the largest share of messages saved: agree from 20 %, differs below 5 %",
         at_least(None if short else best, agree=0.2, differs=0.05),
         short or "paths forget which element they met in; the more queries a link has, the less that matters",

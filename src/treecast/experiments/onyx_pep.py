@@ -78,12 +78,7 @@ def draw_message(random: Random, repetition: int, values: int) -> list[bytes]:
 
 
 def populate(session: Session, count: int, values: int) -> Population:
-    """Keep only the last one: a million queries are large, and points come in their order."""
-    kept: dict[tuple[int, int], Population] = session.once("population", dict)
-    if (count, values) not in kept:
-        kept.clear()
-        kept[count, values] = _make_population(session, count, values)
-    return kept[count, values]
+    return session.last("population", (count, values), lambda: _make_population(session, count, values))
 
 
 def _make_population(session: Session, count: int, values: int) -> Population:
@@ -94,9 +89,9 @@ def _make_population(session: Session, count: int, values: int) -> Population:
     seconds = clock(lambda: pep.add_many(table)).cpu
     draw = Random(session.seed + 1)
     random = [draw.randrange(PARTITIONS) for _ in conditions]
-    routed: dict[bytes, set[int]] = {}
+    partitions_by_element: dict[bytes, set[int]] = {}
     for both, partition in zip(conditions, random, strict=True):
-        routed.setdefault(element(draw.choice(both)), set()).add(partition)
+        partitions_by_element.setdefault(element(draw.choice(both)), set()).add(partition)
     index = Index()
     index.add_many(table)
     session.note(
@@ -104,7 +99,7 @@ def _make_population(session: Session, count: int, values: int) -> Population:
         f"{len(pep.patterns)} patterns and placed all queries in {seconds:.0f} s of CPU time; the fullest of its "
         f"partitions holds {pep.skew:.2f} times the mean"
     )
-    return Population(pep, random, routed, index)
+    return Population(pep, random, partitions_by_element, index)
 
 
 def points(sizes: Sizes) -> list[Point]:
@@ -120,29 +115,31 @@ def measure(session: Session, point: Point) -> list[Row]:
     count, values, repetition = point["queries"], point["values"], point["repetition"]
     population = populate(session, count, values)
     random = Random(f"{session.seed} {repetition}")
-    drawn = [draw_message(random, repetition, values) for _ in range(session.sizes.documents)]
-    messages = [b"<message>%b</message>" % b"".join(parts) for parts in drawn]
-    routed: list[set[int]] = []
-    routing = clock(lambda: routed.extend(set(route or ()) for route in population.pep.route(messages)))
-    satisfied: list[list[str]] = []
-    matching = clock(lambda: satisfied.extend(population.index.match(message) for message in messages))
-    holders = [{population.pep.holders(id)[0] for id in ids} for ids in satisfied]
-    lost = [number for number, held in enumerate(holders) if not held <= routed[number]]
-    if lost:
+    drawn_parts = [draw_message(random, repetition, values) for _ in range(session.sizes.documents)]
+    messages = [b"<message>%b</message>" % b"".join(parts) for parts in drawn_parts]
+    routes: list[set[int]] = []
+    routing = clock(lambda: routes.extend(set(route or ()) for route in population.pep.route(messages)))
+    ids_by_message: list[list[str]] = []
+    matching = clock(lambda: ids_by_message.extend(population.index.match(message) for message in messages))
+    holders = [{population.pep.holders(id)[0] for id in ids} for ids in ids_by_message]
+    lossy_messages = [number for number, message_holders in enumerate(holders) if not message_holders <= routes[number]]
+    if lossy_messages:
         session.problems.append(
-            f"PEP loses matches of {len(lost)} of {len(messages)} messages with {count:,} queries, "
-            f"first of {messages[lost[0]].decode()[:200]}"
+            f"PEP loses matches of {len(lossy_messages)} of {len(messages)} messages with {count:,} queries, "
+            f"first of {messages[lossy_messages[0]].decode()[:200]}"
         )
-    at_random = [{population.random[int(id)] for id in ids} for ids in satisfied]
-    random_routed: list[set[int]] = []
+    at_random = [{population.random[int(id)] for id in ids} for ids in ids_by_message]
+    random_routes: list[set[int]] = []
     random_routing = clock(
-        lambda: random_routed.extend(set().union(*(population.routed.get(one, ()) for one in all)) for all in drawn)
+        lambda: random_routes.extend(
+            set().union(*(population.routed.get(one, ()) for one in all)) for all in drawn_parts
+        )
     )
-    found = sum(map(len, satisfied)) / len(messages)
-    seen = (
-        (ROUTED, _share(routed), routing.cpu),
+    matches_per_message = sum(map(len, ids_by_message)) / len(messages)
+    measurements = (
+        (ROUTED, _share(routes), routing.cpu),
         (MATCHED, _share(holders), matching.cpu),
-        (RANDOM_ROUTED, _share(random_routed), random_routing.cpu),
+        (RANDOM_ROUTED, _share(random_routes), random_routing.cpu),
         (RANDOM, _share(at_random), matching.cpu),
     )
     return [
@@ -154,10 +151,10 @@ def measure(session: Session, point: Point) -> list[Row]:
             "share": share,
             "expected": expected(repetition, len(population.pep.patterns)),
             "us": seconds / len(messages) * 1e6,
-            "matches": found,
+            "matches": matches_per_message,
             "documents": len(messages),
         }
-        for name, share, seconds in seen
+        for name, share, seconds in measurements
     ]
 
 
@@ -222,13 +219,13 @@ def _at_random(rows: Sequence[Row], values: str, short: str) -> Finding:
     amount = max(amounts, default=None)
     share = value(rows, "share", partitioning=RANDOM, repetition=amount)
     none = value(rows, "share", partitioning=RANDOM, repetition=1)
-    found = value(rows, "matches", partitioning=RANDOM, repetition=amount)
+    matches = value(rows, "matches", partitioning=RANDOM, repetition=amount)
     return Finding(
         "random partitioning ends up matching almost all partitions, even with a small amount of repetition "
         f"({values})",
         f"{_percent(share)} when each element comes {amount} times, where a message satisfies "
-        f"{found or 0:,.0f} queries; {_percent(none)} without repetition. Routed by one condition of each query it is "
-        f"{_percent(value(rows, 'share', partitioning=RANDOM_ROUTED, repetition=1))} from the beginning",
+        f"{matches or 0:,.0f} queries; {_percent(none)} without repetition. Routed by one condition of each query it "
+        f"is {_percent(value(rows, 'share', partitioning=RANDOM_ROUTED, repetition=1))} from the beginning",
         f"with up to {FEW} occurrences, satisfied: agree from 90 %, differs below 50 %",
         at_least(None if short else share, agree=0.9, differs=0.5),
         short
@@ -242,14 +239,14 @@ def _fewer(rows: Sequence[Row], values: str, short: str) -> Finding:
         (amount, ratio(rows, RANDOM, ROUTED, key="partitioning", y="share", repetition=amount))
         for amount in distinct(rows, "repetition")
     ]
-    known = ", ".join(f"{times(factor)} at {amount:g}" for amount, factor in factors)
+    factor_texts = ", ".join(f"{times(factor)} at {amount:g}" for amount, factor in factors)
     few = [factor for amount, factor in factors if factor is not None and amount <= FEW]
-    routed = ratio(rows, RANDOM_ROUTED, ROUTED, key="partitioning", y="share", repetition=FEW)
+    routed_factor = ratio(rows, RANDOM_ROUTED, ROUTED, key="partitioning", y="share", repetition=FEW)
     exact = ratio(rows, RANDOM, MATCHED, key="partitioning", y="share", repetition=FEW)
     return Finding(
         f"PEP leads to many fewer partition matches ({values})",
-        f"random (satisfied) against PEP (routed): {known} as many; with the same measure for both, {times(exact)} "
-        f"(satisfied) and {times(routed)} (routed) at {FEW}",
+        f"random (satisfied) against PEP (routed): {factor_texts} as many; with the same measure for both, "
+        f"{times(exact)} (satisfied) and {times(routed_factor)} (routed) at {FEW}",
         f"up to {FEW} occurrences: agree if random matches at least twice as many at each amount, differs if at one it "
         "matches fewer",
         at_least(None if short or not few else min(few), agree=2.0, differs=1.0),
@@ -267,14 +264,14 @@ def _percent(share: float | None) -> str:
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
     most = max(row["queries"] for row in rows)
-    shown = [{**row, "percent": 100 * row["share"]} for row in pick(rows, queries=most)]
-    shown += [
+    shown_rows = [{**row, "percent": 100 * row["share"]} for row in pick(rows, queries=most)]
+    shown_rows += [
         {**row, "partitioning": FORMULA, "percent": 100 * row["expected"]}
         for row in pick(rows, queries=most, partitioning=ROUTED)
     ]
     x, y = ("repetition", "times that each pattern's element comes"), ("percent", "partitions matched, %")
     return [
-        lines(shown, f"{most:,} queries, {values:,} values", x, y, key="partitioning", log_y=False, values=values)
+        lines(shown_rows, f"{most:,} queries, {values:,} values", x, y, key="partitioning", log_y=False, values=values)
         for values in (VALUES, MORE_VALUES)
     ]
 

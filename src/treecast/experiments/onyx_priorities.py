@@ -26,7 +26,6 @@ from treecast.experiments.operator_inputs import (
     check_links,
     draw_documents,
     draw_queries,
-    fastest,
     index_of,
     link_name,
     routing_table,
@@ -70,29 +69,29 @@ def measure(session: Session, point: Point) -> list[Row]:
     texts = draw_queries(session, count, SELECTIVITY)
     local = [text for number, text in enumerate(texts) if int((number + 1) * share) > int(number * share)]
     routes = [text for number, text in enumerate(texts) if int((number + 1) * share) == int(number * share)]
-    routed = [(link_name(number % LINKS), text) for number, text in enumerate(routes)]
+    link_queries = [(link_name(number % LINKS), text) for number, text in enumerate(routes)]
     documents = draw_documents(session)
-    plan = _plan(routed, local)
+    plan = _plan(link_queries, local)
     expected = index_of(local)
     rows: list[Row] = []
     for name, settings in ((ONE_QUEUE, RunSettings(priorities=False)), (PRIORITIES, RunSettings())):
         session.say(f"{name}, {len(texts):,} queries")
-        found = [run_plan(plan, read(document), settings) for document in documents]
-        check_links(session, routed, documents, [one.links for one in found], name)
-        wrong = [n for n, one in enumerate(found) if sorted(one.local) != sorted(expected.match(documents[n]))]
+        outcomes = [run_plan(plan, read(document), settings) for document in documents]
+        check_links(session, link_queries, documents, [one.links for one in outcomes], name)
+        wrong = [n for n, one in enumerate(outcomes) if sorted(one.local) != sorted(expected.match(documents[n]))]
         if wrong:
             session.problems.append(f"{name} and the index disagree on the local queries of document {wrong[0]}")
         seconds, chosen_s, routed_s = _time(session, plan, documents, settings)
-        nfa = fastest(session, lambda: [plan.nfa.run(read(document)) for document in documents])
-        rows.append(_row(point, name, len(documents), seconds, chosen_s, routed_s, nfa, found))
-    rows.append(_two_stages(session, point, routed, expected, documents))
+        nfa = session.fastest_pass(lambda: [plan.nfa.run(read(document)) for document in documents])
+        rows.append(_row(point, name, len(documents), seconds, chosen_s, routed_s, nfa, outcomes))
+    rows.append(_two_stages(session, point, link_queries, expected, documents))
     return rows
 
 
-def _plan(routed: Sequence[tuple[str, str]], local: Sequence[str]) -> Plan:
+def _plan(link_queries: Sequence[tuple[str, str]], local: Sequence[str]) -> Plan:
     plan = Plan()
     first: dict[str, str] = {}
-    for link, query in routed:
+    for link, query in link_queries:
         plan.add_route(link, query)
         first.setdefault(link, query)
     for link, query in first.items():
@@ -105,13 +104,13 @@ def _plan(routed: Sequence[tuple[str, str]], local: Sequence[str]) -> Plan:
 
 def without_predicates(query: str) -> str:
     """The path alone. (Literals here hold no bracket.)"""
-    kept, depth = [], 0
+    characters, depth = [], 0
     for character in query:
         depth += character == "["
         if not depth:
-            kept.append(character)
+            characters.append(character)
         depth -= character == "]"
-    return "".join(kept)
+    return "".join(characters)
 
 
 def _wrapping(path: str) -> Build:
@@ -130,7 +129,7 @@ def _time(
     """CPU seconds for all documents: in all, until the last link was chosen, until all links were known. Of the pass in
     which links were known soonest."""
     best = (0.0, 0.0, 0.0)
-    spent = 0.0
+    seconds_spent = 0.0
     for number in range(session.sizes.passes):
         watch, sums = Stopwatch(), [0.0, 0.0, 0.0]
         for document in documents:
@@ -141,23 +140,23 @@ def _time(
             sums[2] += watch.routed - watch.begin
         if not number or sums[2] < best[2]:
             best = (sums[0], sums[1], sums[2])
-        spent += sums[0]
-        if spent >= session.sizes.cell_seconds:
+        seconds_spent += sums[0]
+        if seconds_spent >= session.sizes.cell_seconds:
             break
     return best
 
 
 def _two_stages(
-    session: Session, point: Point, routed: Sequence[tuple[str, str]], local: Index, documents: Sequence[bytes]
+    session: Session, point: Point, link_queries: Sequence[tuple[str, str]], local: Index, documents: Sequence[bytes]
 ) -> Row:
     """A broker's own way. Links and routing are known at once: one call answers for all links."""
-    table = routing_table(routed)
-    links = [list(chosen) for chosen in table.route(documents)]
-    check_links(session, routed, documents, links, TWO_STAGES)
-    first = fastest(session, lambda: [table.route([document]) for document in documents])
-    second = fastest(session, lambda: [local.match(document) for document in documents])
-    found = [Outcome(links=chosen) for chosen in links]
-    return _row(point, TWO_STAGES, len(documents), first + second, first, first, 0.0, found)
+    table = routing_table(link_queries)
+    links = [list(targets) for targets in table.route(documents)]
+    check_links(session, link_queries, documents, links, TWO_STAGES)
+    first = session.fastest_pass(lambda: [table.route([document]) for document in documents])
+    second = session.fastest_pass(lambda: [local.match(document) for document in documents])
+    outcomes = [Outcome(links=targets) for targets in links]
+    return _row(point, TWO_STAGES, len(documents), first + second, first, first, 0.0, outcomes)
 
 
 def _row(
@@ -165,23 +164,23 @@ def _row(
     name: str,
     documents: int,
     seconds: float,
-    chosen: float,
-    routed: float,
+    chosen_s: float,
+    routed_s: float,
     nfa: float,
-    found: Sequence[Outcome],
+    outcomes: Sequence[Outcome],
 ) -> Row:
     def mean(key: str) -> float:
-        return float(sum(getattr(one, key) for one in found) / documents)
+        return float(sum(getattr(one, key) for one in outcomes) / documents)
 
     return {
         **point,
         "plan": name,
         "us": max(seconds / documents * 1e6, 1e-3),
-        "chosen_us": chosen / documents * 1e6,
-        "routed_us": routed / documents * 1e6,
+        "chosen_us": chosen_s / documents * 1e6,
+        "routed_us": routed_s / documents * 1e6,
         "nfa_us": nfa / documents * 1e6,
         **{key: mean(key) for key in COUNTED},
-        "links": sum(len(one.links) for one in found) / documents,
+        "links": sum(len(one.links) for one in outcomes) / documents,
         "documents": documents,
     }
 
@@ -219,9 +218,9 @@ def _not_delayed(rows: Sequence[Row], share: float, short: str) -> Finding:
 
 def _sooner(rows: Sequence[Row], share: float, short: str) -> Finding:
     factor = ratio(rows, ONE_QUEUE, PRIORITIES, key="plan", y="routed_us", local=share)
-    routed = value(rows, "routed_us", plan=PRIORITIES, local=share)
+    routed_us = value(rows, "routed_us", plan=PRIORITIES, local=share)
     nfa = value(rows, "nfa_us", plan=PRIORITIES, local=share)
-    part = f"{nfa / routed:.0%}" if nfa is not None and routed else "—"
+    part = f"{nfa / routed_us:.0%}" if nfa is not None and routed_us else "—"
     return Finding(
         "priorities give routing a fast path",
         f"with {share:.0%} local queries, one queue takes {times(factor)} as long until all links are known; reading "
@@ -235,18 +234,19 @@ def _sooner(rows: Sequence[Row], share: float, short: str) -> Finding:
 
 
 def _waiting(rows: Sequence[Row], short: str) -> Finding:
-    built = sum(row["built"] for row in pick(rows, plan=PRIORITIES))
-    eager = sum(row["built"] for row in pick(rows, plan=ONE_QUEUE))
-    avoided = 1 - built / eager if eager else None
+    built_count = sum(row["built"] for row in pick(rows, plan=PRIORITIES))
+    eager_count = sum(row["built"] for row in pick(rows, plan=ONE_QUEUE))
+    share_avoided = 1 - built_count / eager_count if eager_count else None
     return Finding(
         "a transformation is executed only if its link was chosen",
-        f"transformations built a document, of all shares: {built:.1f} with the wait queue, {eager:.1f} without",
+        f"transformations built a document, of all shares: {built_count:.1f} with the wait queue, {eager_count:.1f} "
+        f"without",
         "the share of transformations that the wait queue avoids: agree from 20 %, differs below 5 %",
-        at_least(None if short else avoided, agree=0.2, differs=0.05),
+        at_least(None if short else share_avoided, agree=0.2, differs=0.05),
         short
         or f"{LINKS} links with many queries each are nearly all chosen, and nothing is avoided; with fewer queries "
         "a link is chosen more rarely than its transformation, which generalises them, would match",
-        avoided,
+        share_avoided,
     )
 
 

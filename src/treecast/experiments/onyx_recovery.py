@@ -52,22 +52,24 @@ def measure(session: Session, point: Point) -> list[Row]:
         if name is None:
             session.note(f"with {brokers} brokers no broker is between the root and others")
             return []
-        is_over, acknowledged = threading.Event(), list[bytes]()
+        is_over, acknowledged_documents = threading.Event(), list[bytes]()
         writer = threading.Thread(
-            target=lambda: acknowledged.extend(network.publish_all(_numbered("load"), DOCUMENT_PAUSE_S, is_over))
+            target=lambda: acknowledged_documents.extend(
+                network.publish_all(_number_documents("load"), DOCUMENT_PAUSE_S, is_over)
+            )
         )
         writer.start()
         times = []
-        for probe, _ in zip(_numbered("probe"), range(session.sizes.documents), strict=False):
+        for probe, _ in zip(_number_documents("probe"), range(session.sizes.documents), strict=False):
             time.sleep(BETWEEN_S)
             session.say(f"{brokers} brokers, {fails}: {name} fails")
             times.append(_fail(network, fails, name, probe))
-            acknowledged.append(probe)
+            acknowledged_documents.append(probe)
         is_over.set()
         writer.join()
-        lost, twice = network.wait_for(acknowledged), network.repeats()
-    if lost or twice:
-        session.problems.append(f"{fails}: {lost} deliveries are lost, {twice} came under two ids")
+        lost_count, repeat_count = network.wait_for(acknowledged_documents), network.repeats()
+    if lost_count or repeat_count:
+        session.problems.append(f"{fails}: {lost_count} deliveries are lost, {repeat_count} came under two ids")
     return [
         {
             "brokers": brokers,
@@ -76,15 +78,15 @@ def measure(session: Session, point: Point) -> list[Row]:
             "median_s": median(times),
             "worst_s": max(times),
             "us": median(times) * 1e6,
-            "documents": len(acknowledged),
-            "lost": lost,
-            "twice": twice,
+            "documents": len(acknowledged_documents),
+            "lost": lost_count,
+            "twice": repeat_count,
             "load": load,
         }
     ]
 
 
-def _numbered(kind: str) -> Iterator[bytes]:
+def _number_documents(kind: str) -> Iterator[bytes]:
     number = 0
     while True:
         number += 1
@@ -93,17 +95,17 @@ def _numbered(kind: str) -> Iterator[bytes]:
 
 def _fail(network: RunningNetwork, fails: str, name: str, probe: bytes) -> float:
     """Seconds from a failure (or from the end of a pause) until every subscriber has what is published then."""
-    begun = time.monotonic()
+    begin = time.monotonic()
     if fails == "pause":
         network.signal(name, signal.SIGSTOP)
         time.sleep(PAUSE_S)
         network.signal(name, signal.SIGCONT)
-        begun = time.monotonic()
+        begin = time.monotonic()
     else:
         network.signal(name)
     network.publish(probe)
     network.wait_for([probe])
-    return time.monotonic() - begun
+    return time.monotonic() - begin
 
 
 # -- verdict
@@ -119,15 +121,16 @@ def _short(rows: Sequence[Row]) -> str:
 
 
 def _nothing_lost(rows: Sequence[Row]) -> Finding:
-    lost = sum(row["lost"] + row["twice"] for row in rows)
+    wrong_count = sum(row["lost"] + row["twice"] for row in rows)
     short = _short(rows)
     return Finding(
         "fault-tolerance can be achieved: failures of brokers and of the registration service lose nothing",
-        f"{sum(row['documents'] for row in rows):,} documents acknowledged; {lost} deliveries are missing or wrong",
+        f"{sum(row['documents'] for row in rows):,} documents acknowledged; {wrong_count} deliveries are missing or "
+        f"wrong",
         "agree if none is, else differs",
-        "differs" if lost else "inconclusive" if short else "agree",
+        "differs" if wrong_count else "inconclusive" if short else "agree",
         short,
-        float(lost),
+        float(wrong_count),
     )
 
 
@@ -138,10 +141,12 @@ def _in_time(rows: Sequence[Row]) -> Finding:
     short = _short(of_brokers)
     if worst is not None and worst > BAR_S and load > LOAD_MAX:
         short = short or f"the load of the machine was {load:.1f}, more than {LOAD_MAX}"
-    seen = "; ".join(f"{row['fails']} {row['median_s']:.2f} s, worst {row['worst_s']:.2f} s" for row in of_brokers)
+    time_texts = "; ".join(
+        f"{row['fails']} {row['median_s']:.2f} s, worst {row['worst_s']:.2f} s" for row in of_brokers
+    )
     return Finding(
         "a broker that fails is replaced, and deliveries flow again (the paper gives no time; our bar is 5 s)",
-        f"deliveries flow again after: {seen}",
+        f"deliveries flow again after: {time_texts}",
         f"agree if it never takes more than {BAR_S:.0f} s, differs above {2 * BAR_S:.0f} s",
         "inconclusive" if short else at_most(worst, agree=BAR_S, differs=2 * BAR_S),
         short,

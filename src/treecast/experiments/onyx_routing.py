@@ -110,35 +110,37 @@ def _row(
     settings = RoutingSettings(entries_max=point["budget"] or UNLIMITED)
     sample = Sample(settings.sample_max)
     sample.learn([draw_document(Random(f"{session.seed} sample {n}")) for n in range(settings.sample_max)])
-    wanted = [_wanted(rows, documents) for rows in hosts]
+    matches_by_host = [_match_each(rows, documents) for rows in hosts]
     network = _Network(settings, sample)
-    built = clock(lambda: network.build(hosts))
-    sent = needed = 0
+    build_seconds = clock(lambda: network.build(hosts))
+    messages_sent = messages_needed = 0
     ways: list[set[str]] = []
-    spent = clock(lambda: ways.extend(network.send(NAMES[n % BROKERS], each) for n, each in enumerate(documents)))
-    for number, reached in enumerate(ways):
+    send_seconds = clock(
+        lambda: ways.extend(network.send(NAMES[n % BROKERS], each) for n, each in enumerate(documents))
+    )
+    for number, brokers_reached in enumerate(ways):
         root = NAMES[number % BROKERS]
-        here = {name for name, row in zip(NAMES, wanted, strict=True) if row[number]}
-        if not here <= reached:
-            session.problems.append(f"document {number} does not reach {min(here - reached)}, {placement}")
-        sent += len(reached) - 1
-        needed += len(_ways(network.trees[root], here))
+        here = {name for name, row in zip(NAMES, matches_by_host, strict=True) if row[number]}
+        if not here <= brokers_reached:
+            session.problems.append(f"document {number} does not reach {min(here - brokers_reached)}, {placement}")
+        messages_sent += len(brokers_reached) - 1
+        messages_needed += len(_ways(network.trees[root], here))
     count = len(documents)
     return {
         **point,
         "placement": placement,
-        "us": spent.cpu / len(documents) * 1e6,
-        "sent": sent / count,
-        "wanted": needed / count,
+        "us": send_seconds.cpu / len(documents) * 1e6,
+        "sent": messages_sent / count,
+        "wanted": messages_needed / count,
         "flooding": BROKERS - 1,
-        "hosts": sum(map(sum, wanted)) / count,
+        "hosts": sum(map(sum, matches_by_host)) / count,
         "entries": network.largest,
-        "build_us": built.cpu / point["queries"] * 1e6,
+        "build_us": build_seconds.cpu / point["queries"] * 1e6,
         "documents": count,
     }
 
 
-def _wanted(rows: Sequence[Subscription], documents: Sequence[bytes]) -> list[bool]:
+def _match_each(rows: Sequence[Subscription], documents: Sequence[bytes]) -> list[bool]:
     index = Index()
     index.add_many(rows)
     return [bool(index.match(document)) for document in documents]
@@ -146,12 +148,12 @@ def _wanted(rows: Sequence[Subscription], documents: Sequence[bytes]) -> list[bo
 
 def _ways(tree: dict[str, str], brokers: set[str]) -> set[str]:
     """The brokers on the way from the root to these, without the root."""
-    found: set[str] = set()
+    brokers_on_way: set[str] = set()
     for name in brokers:
-        while name in tree and name not in found:
-            found.add(name)
+        while name in tree and name not in brokers_on_way:
+            brokers_on_way.add(name)
             name = tree[name]
-    return found
+    return brokers_on_way
 
 
 class _Network:
@@ -184,13 +186,13 @@ class _Network:
 
     def send(self, root: str, document: bytes) -> set[str]:
         """The brokers that a document reaches."""
-        reached, pending = {root}, [root]
+        brokers_reached, pending = {root}, [root]
         while pending:
             (targets,) = self._tables[root][pending.pop()].route([document])
             further = [name for name in targets if name != LOCAL]
-            reached.update(further)
+            brokers_reached.update(further)
             pending += further
-        return reached
+        return brokers_reached
 
 
 def _cost(one: str, other: str) -> float:
@@ -239,17 +241,20 @@ def _placing(rows: Sequence[Row], short: str) -> Finding:
 
 def _budget(rows: Sequence[Row], short: str) -> Finding:
     budgets = sorted(row["budget"] for row in pick(rows, placement=PEP) if row["budget"])
-    seen = []
+    factor_texts = []
     factors: list[float] = []
     for budget in budgets:
-        sent, exact = value(rows, "sent", placement=PEP, budget=budget), value(rows, "sent", placement=PEP, budget=0)
-        if sent and exact:
-            factors.append(sent / exact)
-            seen.append(f"{times(sent / exact)} with {budget:,} entries")
+        messages_sent, exact = (
+            value(rows, "sent", placement=PEP, budget=budget),
+            value(rows, "sent", placement=PEP, budget=0),
+        )
+        if messages_sent and exact:
+            factors.append(messages_sent / exact)
+            factor_texts.append(f"{times(messages_sent / exact)} with {budget:,} entries")
     worst = max(factors, default=None)
     return Finding(
         "content generalisation reduces the size of routing tables, and with it their filtering power somewhat",
-        f"messages with PEP, of those without a budget: {', '.join(seen)}",
+        f"messages with PEP, of those without a budget: {', '.join(factor_texts)}",
         "at the smallest budget: agree up to 1.5x, differs above 3x",
         at_most(None if short else worst, agree=1.5, differs=3),
         short or "PEP leaves each broker a range of values, which few rules can tell",
@@ -259,10 +264,10 @@ def _budget(rows: Sequence[Row], short: str) -> Finding:
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
     most = max(row["queries"] for row in rows)
-    shown = [{**row, "budget": row["budget"] or most} for row in pick(rows, queries=most)]
+    shown_rows = [{**row, "budget": row["budget"] or most} for row in pick(rows, queries=most)]
     return [
         lines(
-            shown,
+            shown_rows,
             f"{most:,} subscriptions",
             ("budget", "entries of a routing query"),
             ("sent", "messages a document"),

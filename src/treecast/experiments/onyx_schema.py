@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from treecast.experiments.experiment import Experiment, Finding, Point, Row, Sizes
 from treecast.experiments.inputs import DOCUMENT_BYTES, query_settings
-from treecast.experiments.operator_inputs import fastest
 from treecast.experiments.panels import lines
 from treecast.experiments.rules import at_most, pick, ratio, times
 from treecast.experiments.session import Session
@@ -29,7 +28,7 @@ PLAIN, PRUNED, SHORT = "as it is", "possible", "possible, shortened"
 QUERIES_MIN = 1_000
 
 
-def shortened(query: RoutingQuery, schema: Schema) -> RoutingQuery:
+def shorten(query: RoutingQuery, schema: Schema) -> RoutingQuery:
     """The query with paths that begin where the schema leaves no choice of what is above."""
     if schema.missing:
         return query
@@ -57,8 +56,8 @@ def _shorter(path: Path, schema: Schema) -> Path:
         keep = place
     if not keep:
         return path
-    dropped = keep  # the tokens of steps without tests
-    return ("/" + path[dropped], *path[dropped + 1 :])
+    tokens_dropped = keep  # the tokens of steps without tests
+    return ("/" + path[tokens_dropped], *path[tokens_dropped + 1 :])
 
 
 def points(sizes: Sizes) -> list[Point]:
@@ -73,26 +72,28 @@ def measure(session: Session, point: Point) -> list[Row]:
         *generate_queries(schema, half, settings, seed=session.seed),
         *generate_queries(other, half, settings, seed=session.seed),
     ]
-    drawn = DocumentSettings(bytes_target=DOCUMENT_BYTES)
-    documents = list(generate_documents(schema, session.sizes.documents, drawn, seed=session.seed))
+    document_settings = DocumentSettings(bytes_target=DOCUMENT_BYTES)
+    documents = list(generate_documents(schema, session.sizes.documents, document_settings, seed=session.seed))
     session.note("DTDs: the two schemas that ship with treecast; the source sends news")
     mapper = SubscriptionMapper()
     query = RoutingQuery.of(c for text in texts for c in mapper.map(Subscription("", text)).conjunctions)
     forms: dict[str, list[RoutingQuery]] = {PLAIN: [query], PRUNED: [], SHORT: []}
-    spent = {PLAIN: 0.0}
-    spent[PRUNED] = clock(lambda: forms[PRUNED].append(possible(query, schema))).cpu
-    spent[SHORT] = spent[PRUNED] + clock(lambda: forms[SHORT].append(shortened(forms[PRUNED][0], schema))).cpu
+    prepare_seconds = {PLAIN: 0.0}
+    prepare_seconds[PRUNED] = clock(lambda: forms[PRUNED].append(possible(query, schema))).cpu
+    prepare_seconds[SHORT] = (
+        prepare_seconds[PRUNED] + clock(lambda: forms[SHORT].append(shorten(forms[PRUNED][0], schema))).cpu
+    )
     rows: list[Row] = []
     expected: list[tuple[str, ...]] | None = None
     for name, (form,) in forms.items():
         session.say(f"{name}, {point['queries']:,} queries")
         table = RoutingTable(RoutingSettings(entries_max=1 << 30))
-        built = clock(lambda table=table, form=form: table.update("link", form))  # type: ignore[misc]
+        build_seconds = clock(lambda table=table, form=form: table.update("link", form))  # type: ignore[misc]
         routes = table.route(documents)
         if expected is not None and routes != expected:
             session.problems.append(f"a table {name} routes otherwise than one {PLAIN}")
         expected = routes
-        seconds = fastest(session, lambda table=table: table.route(documents))  # type: ignore[misc]
+        seconds = session.fastest_pass(lambda table=table: table.route(documents))  # type: ignore[misc]
         rows.append(
             {
                 **point,
@@ -102,8 +103,8 @@ def measure(session: Session, point: Point) -> list[Row]:
                 "steps": sum(token[0] == "/" for c in form.conjunctions for path in c for token in path),
                 "bytes": len(form.encode()),
                 "told": len(table.aggregate()),
-                "prepare_us": spent[name] / point["queries"] * 1e6,
-                "build_us": built.cpu / point["queries"] * 1e6,
+                "prepare_us": prepare_seconds[name] / point["queries"] * 1e6,
+                "build_us": build_seconds.cpu / point["queries"] * 1e6,
                 "documents": len(documents),
             }
         )
@@ -114,10 +115,10 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
     most = max(row["queries"] for row in rows)
     short = "" if most >= QUERIES_MIN else f"a verdict takes {QUERIES_MIN:,} queries; this run had {most:,}"
     large = pick(rows, queries=most)
-    return [_pruned(large, short), _shortened(large, short), _cost(large, short)]
+    return [_pruning(large, short), _shortening(large, short), _cost(large, short)]
 
 
-def _pruned(rows: Sequence[Row], short: str) -> Finding:
+def _pruning(rows: Sequence[Row], short: str) -> Finding:
     share = ratio(rows, PRUNED, PLAIN, key="table", y="entries")
     return Finding(
         "what a source says of its documents prunes the flow of queries to it",
@@ -129,7 +130,7 @@ def _pruned(rows: Sequence[Row], short: str) -> Finding:
     )
 
 
-def _shortened(rows: Sequence[Row], short: str) -> Finding:
+def _shortening(rows: Sequence[Row], short: str) -> Finding:
     steps = ratio(rows, SHORT, PRUNED, key="table", y="steps")
     entries = ratio(rows, SHORT, PRUNED, key="table", y="entries")
     size = ratio(rows, SHORT, PRUNED, key="table", y="bytes")

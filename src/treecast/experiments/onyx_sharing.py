@@ -11,6 +11,7 @@ which are counted, and not about time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from treecast.document import read
 from treecast.engines.operators import Outcome, Plan, RunSettings, run_plan
@@ -21,7 +22,6 @@ from treecast.experiments.operator_inputs import (
     check_links,
     draw_documents,
     draw_queries,
-    fastest,
     link_name,
     routing_table,
 )
@@ -45,32 +45,30 @@ def measure(session: Session, point: Point) -> list[Row]:
     texts = draw_queries(session, LINKS * point["queries"], point["selectivity"])
     routes = [(link_name(number % LINKS), text) for number, text in enumerate(texts)]
     documents = draw_documents(session)
-    combined = _plan(routes)
+    combined_plan = _plan(routes)
     apart = [_plan([route for route in routes if route[0] == link_name(number)]) for number in range(LINKS)]
     short, whole = RunSettings(), RunSettings(short_cuts=False)
-    variants = ((SEPARATE, apart, short), (COMBINED, [combined], whole), (SHORT, [combined], short))
+    variants = ((SEPARATE, apart, short), (COMBINED, [combined_plan], whole), (SHORT, [combined_plan], short))
     rows: list[Row] = []
     expected: list[list[str]] | None = None
     for name, plans, settings in variants:
         session.say(f"{name}, {len(texts):,} queries")
-        found = [_run(plans, document, settings) for document in documents]
-        links = [sorted(link for one in each for link in one.links) for each in found]
+        outcomes = _run_all(plans, documents, settings)
+        links = [sorted(link for one in each for link in one.links) for each in outcomes]
         if expected is not None and links != expected:
             session.problems.append(f"{name} and {SEPARATE} choose different links with {len(texts):,} queries")
         expected = expected or links
-        seconds = fastest(session, lambda plans=plans, settings=settings: [  # type: ignore[misc]
-            _run(plans, document, settings) for document in documents
-        ])  # fmt: skip
-        nfa = fastest(session, lambda plans=plans: [plan.nfa.run(read(data)) for data in documents for plan in plans])  # type: ignore[misc]
-        counts = {key: sum(getattr(one, key) for each in found for one in each) / len(documents) for key in COUNTED}
+        seconds = session.fastest_pass(partial(_run_all, plans, documents, settings))
+        nfa = session.fastest_pass(partial(_run_machines, plans, documents))
+        counts = {key: sum(getattr(one, key) for each in outcomes for one in each) / len(documents) for key in COUNTED}
         rows.append(_row(session, point, name, seconds, nfa, counts, links))
     check_links(session, routes, documents, expected or [], SHORT)
     session.say(f"{TWO_STAGES}, {len(texts):,} queries")
     table = routing_table(routes)
-    chosen = [list(links) for links in table.route(documents)]
-    check_links(session, routes, documents, chosen, TWO_STAGES)
-    seconds = fastest(session, lambda: [table.route([document]) for document in documents])
-    rows.append(_row(session, point, TWO_STAGES, seconds, 0.0, dict.fromkeys(COUNTED, 0.0), chosen))
+    links_chosen = [list(links) for links in table.route(documents)]
+    check_links(session, routes, documents, links_chosen, TWO_STAGES)
+    seconds = session.fastest_pass(lambda: [table.route([document]) for document in documents])
+    rows.append(_row(session, point, TWO_STAGES, seconds, 0.0, dict.fromkeys(COUNTED, 0.0), links_chosen))
     return rows
 
 
@@ -82,8 +80,19 @@ def _plan(routes: Sequence[tuple[str, str]]) -> Plan:
 
 
 def _run(plans: Sequence[Plan], document: bytes, settings: RunSettings) -> list[Outcome]:
-    parsed = read(document)
-    return [run_plan(plan, parsed, settings) for plan in plans]
+    content = read(document)
+    return [run_plan(plan, content, settings) for plan in plans]
+
+
+def _run_all(plans: Sequence[Plan], documents: Sequence[bytes], settings: RunSettings) -> list[list[Outcome]]:
+    return [_run(plans, document, settings) for document in documents]
+
+
+def _run_machines(plans: Sequence[Plan], documents: Sequence[bytes]) -> None:
+    """Reading and the NFA alone."""
+    for document in documents:
+        for plan in plans:
+            plan.nfa.run(read(document))
 
 
 def _row(
@@ -111,7 +120,7 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
     most, widest = max(row["queries"] for row in rows), max(row["selectivity"] for row in rows)
     short = "" if most >= QUERIES_MIN else f"a verdict takes {QUERIES_MIN} queries a link; this run had {most}"
     large = pick(rows, queries=most)
-    return [_once(large, widest, short), _wasted(large, short), _no_more(large, short)]
+    return [_once(large, widest, short), _waste(large, short), _no_more(large, short)]
 
 
 def _once(rows: Sequence[Row], widest: float, short: str) -> Finding:
@@ -129,11 +138,11 @@ def _once(rows: Sequence[Row], widest: float, short: str) -> Finding:
     )
 
 
-def _wasted(rows: Sequence[Row], short: str) -> Finding:
+def _waste(rows: Sequence[Row], short: str) -> Finding:
     shares = {}
     for selectivity in sorted({row["selectivity"] for row in rows}):
-        left = ratio(rows, SHORT, COMBINED, key="plan", y="predicates", selectivity=selectivity)
-        shares[selectivity] = None if left is None else 1 - left
+        share_left = ratio(rows, SHORT, COMBINED, key="plan", y="predicates", selectivity=selectivity)
+        shares[selectivity] = None if share_left is None else 1 - share_left
     best = max((share for share in shares.values() if share is not None), default=None)
     return Finding(
         "a combined network that runs to its end does work that leads only to targets that were reached",
@@ -155,8 +164,8 @@ def _no_more(rows: Sequence[Row], short: str) -> Finding:
         ratio(rows, SHORT, SEPARATE, key="plan", y="predicates", selectivity=selectivity)
         for selectivity in sorted({row["selectivity"] for row in rows})
     ]
-    known = [factor for factor in factors if factor is not None]
-    worst = max(known, default=None)
+    known_factors = [factor for factor in factors if factor is not None]
+    worst = max(known_factors, default=None)
     return Finding(
         "processing for duplicate targets is left out, so sharing costs nothing that separate networks would save",
         f"with short-cuts the combined network evaluates {', '.join(map(times, factors))} as many predicates as "
@@ -175,10 +184,12 @@ def _links(rows: Sequence[Row], selectivity: float) -> str:
 def panels(rows: Sequence[Row]) -> list[Panel]:
     widest = max(row["selectivity"] for row in rows)
     x = ("queries", "routing queries a link")
-    counted = [row for row in rows if row["plan"] != TWO_STAGES]
+    counted_rows = [row for row in rows if row["plan"] != TWO_STAGES]
     title = f"Selectivity {widest:g}"
     return [
-        lines(counted, title, x, ("predicates", "predicates a document"), key="plan", log_x=True, selectivity=widest),
+        lines(
+            counted_rows, title, x, ("predicates", "predicates a document"), key="plan", log_x=True, selectivity=widest
+        ),
         lines(rows, title, x, key="plan", log_x=True, selectivity=widest),
     ]
 

@@ -6,14 +6,13 @@ a broker of a network does: its routing table says which links take a document, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from treecast.experiments.inputs import DOCUMENT_BYTES, news_schema, query_settings
 from treecast.experiments.session import Session, as_table
 from treecast.experiments.yfilter_predicates import NUMBERS, with_numbers
 from treecast.index import Index
-from treecast.measure import clock
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing.mapping import map_subscription
 from treecast.overlay.onyx.routing.table import RoutingTable
@@ -71,17 +70,6 @@ def index_of(queries: Sequence[str]) -> Index:
     return index
 
 
-def fastest(session: Session, action: Callable[[], object]) -> float:
-    """CPU seconds of the fastest pass."""
-    best = spent = 0.0
-    for number in range(session.sizes.passes):
-        taken = clock(action).cpu
-        best, spent = taken if not number else min(best, taken), spent + taken
-        if spent >= session.sizes.cell_seconds:
-            break
-    return max(best, 1e-9)
-
-
 def check_links(
     session: Session,
     routes: Sequence[tuple[str, str]],
@@ -92,7 +80,9 @@ def check_links(
     """A problem where a document is kept from a link that has a query for it."""
     index = index_of([query for _, query in routes])
     for number, document in enumerate(documents):
-        wanted = {routes[int(id)][0] for id in index.match(document)}
-        if not wanted <= set(links[number]):
-            session.problems.append(f"{who} keeps document {number} from {sorted(wanted - set(links[number]))[0]}")
+        links_wanted = {routes[int(id)][0] for id in index.match(document)}
+        if not links_wanted <= set(links[number]):
+            session.problems.append(
+                f"{who} keeps document {number} from {sorted(links_wanted - set(links[number]))[0]}"
+            )
             return

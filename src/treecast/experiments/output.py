@@ -63,8 +63,8 @@ def write(outcome: Outcome, directory: Path, command: str) -> list[Path]:
     each = [directory / f"{name}-runs.csv"] if len(outcome.runs) > 1 else []
     _write_text(table, csv_text(outcome.experiment.columns, outcome.rows))
     for path in each:
-        numbered = [{"run": run, **row} for run, rows in enumerate(outcome.runs, start=1) for row in rows]
-        _write_text(path, csv_text(("run", *outcome.experiment.columns), numbered))
+        numbered_rows = [{"run": run, **row} for run, rows in enumerate(outcome.runs, start=1) for row in rows]
+        _write_text(path, csv_text(("run", *outcome.experiment.columns), numbered_rows))
     _write_text(page, page_text(outcome, command))
     experiment = outcome.experiment
     subtitle = f"{experiment.paper}, {experiment.section}: {answer_text(outcome)}"
@@ -95,11 +95,11 @@ def table_cells(outcome: Outcome) -> list[list[str]]:
     columns = outcome.experiment.columns
     return [
         [HEADINGS.get(column, column) for column in columns],
-        *([shown(column, row[column]) for column in columns] for row in outcome.rows),
+        *([format_value(column, row[column]) for column in columns] for row in outcome.rows),
     ]
 
 
-def shown(column: str, value: Any) -> str:
+def format_value(column: str, value: Any) -> str:
     if column == "bytes":
         return f"{value / 1e6:,.1f}"
     if isinstance(value, float) and not value.is_integer():
@@ -124,20 +124,20 @@ def table_text(outcome: Outcome) -> str:
 def verdict_text(outcome: Outcome) -> str:
     """What the paper found, what we see, agree or not, and why."""
     experiment = outcome.experiment
-    lines = [*_wrapped(f"The paper found: {experiment.found}"), ""]
+    lines = [*_wrap(f"The paper found: {experiment.found}"), ""]
     for problem in outcome.problems:
-        lines += [*_wrapped(f"WRONG ANSWERS: {problem}"), ""]
+        lines += [*_wrap(f"WRONG ANSWERS: {problem}"), ""]
     for finding in outcome.findings:
-        lines += _wrapped(f"{finding.answer.upper()}: {finding.claim}")
-        lines += _wrapped(f"we see: {finding.seen}", "  ")
-        lines += _wrapped(f"rule: {finding.rule}", "  ")
+        lines += _wrap(f"{finding.answer.upper()}: {finding.claim}")
+        lines += _wrap(f"we see: {finding.seen}", "  ")
+        lines += _wrap(f"rule: {finding.rule}", "  ")
         if finding.why:
-            lines += _wrapped(f"why: {finding.why}", "  ")
+            lines += _wrap(f"why: {finding.why}", "  ")
     lines += ["", f"Verdict: {answer_text(outcome)}"]
     return "\n".join(lines)
 
 
-def _wrapped(text: str, indent: str = "") -> list[str]:
+def _wrap(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)
 
 
@@ -169,9 +169,9 @@ def page_text(outcome: Outcome, command: str) -> str:
 
 
 def _sizes(sizes: dict[str, Any]) -> str:
-    given = {name: value for name, value in sizes.items() if value != ()}
+    set_sizes = {name: value for name, value in sizes.items() if value != ()}
     parts = []
-    for name, value in given.items():
+    for name, value in set_sizes.items():
         numbers = value if isinstance(value, tuple) else (value,)
         parts.append(
             f"{name.replace('_', ' ')} "

@@ -48,7 +48,7 @@ def perform(
     *,
     data: Path | None = None,
     seed: int = 1,
-    progress: Progress = lambda done, total, what: None,
+    progress: Progress = lambda points_done, total, what: None,
     journal: Path | None = None,
 ) -> Outcome:
     """Run it, in this process. `progress` is called with the points done, their number, and what comes next."""
@@ -56,22 +56,22 @@ def perform(
     session = Session(sizes, data, seed)
     begin = time.perf_counter()
     points = experiment.points(sizes)
-    kept = Journal(journal, _run_of(experiment, session)) if journal else None
-    if kept is not None:
-        session.notes += kept.notes
-        session.problems += kept.problems
+    old_journal = Journal(journal, _run_of(experiment, session)) if journal else None
+    if old_journal is not None:
+        session.notes += old_journal.notes
+        session.problems += old_journal.problems
     runs: list[list[Row]] = [[] for _ in range(sizes.runs)]
     frozen = gc.get_freeze_count()
     try:
         for run, rows in enumerate(runs):
             session.begin_run()
-            for done, point in enumerate(points, start=run * len(points)):
+            for points_done, point in enumerate(points, start=run * len(points)):
 
-                def say(what: str, done: int = done) -> None:
-                    progress(done, len(points) * len(runs), what)
+                def say(what: str, points_done: int = points_done) -> None:
+                    progress(points_done, len(points) * len(runs), what)
 
                 session.say = say
-                rows += _rows_of(experiment, session, run, point, kept)
+                rows += _rows_of(experiment, session, run, point, old_journal)
     finally:
         if not frozen:  # what the session froze, and nobody else
             gc.unfreeze()
@@ -81,15 +81,15 @@ def perform(
     return Outcome(experiment, sizes, rows, runs, findings, session.notes, session.problems, seconds)
 
 
-def _rows_of(experiment: Experiment, session: Session, run: int, point: Point, kept: Journal | None) -> list[Row]:
-    before = kept.rows(run, point) if kept is not None else None
-    session.say("inputs" if before is None else "measured before")
-    if before is not None:
-        return before
+def _rows_of(experiment: Experiment, session: Session, run: int, point: Point, journal: Journal | None) -> list[Row]:
+    old_rows = journal.rows(run, point) if journal is not None else None
+    session.say("inputs" if old_rows is None else "measured before")
+    if old_rows is not None:
+        return old_rows
     notes, problems = len(session.notes), len(session.problems)
     rows = [_in_order(experiment, row) for row in experiment.measure(session, point)]
-    if kept is not None:
-        kept.add(run, point, rows, session.notes[notes:], session.problems[problems:])
+    if journal is not None:
+        journal.add(run, point, rows, session.notes[notes:], session.problems[problems:])
     return rows
 
 

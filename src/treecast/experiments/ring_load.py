@@ -29,12 +29,12 @@ class RingAmounts:
 
     def by_peer(self, ring: RingModel) -> list[float]:
         """By the number of a peer: what lies on its arcs."""
-        found = [0.0] * ring.peers
+        amounts = [0.0] * ring.peers
         # What lies at a member's own place is its own; what lies behind the last member is the first one's.
         before = 0
         for number, member in enumerate(ring.members):
             end = bisect_right(self._places, member.place)
-            found[ring.peer_numbers[number]] += self._sums[end] - self._sums[before]
+            amounts[ring.peer_numbers[number]] += self._sums[end] - self._sums[before]
             before = end
-        found[ring.peer_numbers[0]] += self._sums[-1] - self._sums[before]
-        return found
+        amounts[ring.peer_numbers[0]] += self._sums[-1] - self._sums[before]
+        return amounts

@@ -48,10 +48,10 @@ class RingModel:
 
     def shares(self) -> list[float]:
         """By peer: the part of the ring that it owns."""
-        found = [0.0] * self.peers
+        shares = [0.0] * self.peers
         for number, peer in enumerate(self.peer_numbers):
-            found[peer] += distance(self._places[number - 1], self._places[number]) / RING
-        return found
+            shares[peer] += distance(self._places[number - 1], self._places[number]) / RING
+        return shares
 
     def rings(self) -> list[RingMember]:
         """The members with their successors and fingers, in the order of the ring."""
@@ -83,23 +83,23 @@ class RingModel:
         count = len(self.members)
         place_of = {member: number for number, member in enumerate(self.members)}
         own: list[list[int]] = [[] for _ in range(self.peers)]
-        known: list[list[int]] = [[] for _ in range(self.peers)]
+        known_members: list[list[int]] = [[] for _ in range(self.peers)]
         for number, ring in enumerate(self.rings()):
             peer = self.peer_numbers[number]
             own[peer].append(number)
-            known[peer] += [place_of[member] for member in (*ring.successors, *ring.fingers.values())]
+            known_members[peer] += [place_of[member] for member in (*ring.successors, *ring.fingers.values())]
         table = bytearray(self.peers * count)
         if self.settings.members == 1:
-            self._fill_by_distance(table, own, known)
+            self._fill_by_distance(table, own, known_members)
         else:
             for target in range(count):
-                self._fill_column(table, target, own, known)
+                self._fill_column(table, target, own, known_members)
         return bytes(table)
 
-    def _fill_by_distance(self, table: bytearray, own: list[list[int]], known: list[list[int]]) -> None:
+    def _fill_by_distance(self, table: bytearray, own: list[list[int]], known_members: list[list[int]]) -> None:
         """One place for each peer: whoever is nearer by the ring is done before."""
         count = self.peers
-        ways = [sorted({(other - own[peer][0]) % count for other in known[peer]}) for peer in self.peer_numbers]
+        ways = [sorted({(other - own[peer][0]) % count for other in known_members[peer]}) for peer in self.peer_numbers]
         rows = [bytearray(count) for _ in range(count)]
         for far in range(2, count):
             for number, offsets in enumerate(ways):
@@ -110,7 +110,7 @@ class RingModel:
             # From the order of distances to that of places.
             table[first : first + count] = row[count - number :] + row[: count - number]
 
-    def _fill_column(self, table: bytearray, target: int, own: list[list[int]], known: list[list[int]]) -> None:
+    def _fill_column(self, table: bytearray, target: int, own: list[list[int]], known_members: list[list[int]]) -> None:
         """Hops of all peers to one member. Who is asked next has a place nearer to it than all of the one who asks."""
         count = len(self.members)
 
@@ -122,7 +122,7 @@ class RingModel:
         hops = [0] * self.peers
         for peer in sorted(range(self.peers), key=nearest.__getitem__):
             if nearest[peer] > 1:
-                ahead = min((number for number in known[peer] if far(number) < nearest[peer]), key=far)
+                ahead = min((number for number in known_members[peer] if far(number) < nearest[peer]), key=far)
                 hops[peer] = 1 + hops[self.peer_numbers[ahead]]
             # The owner asks nobody. But if others ask it, it says what it knows at its nearest place.
             table[peer * count + target] = 0 if target in own[peer] else hops[peer]
@@ -137,7 +137,7 @@ class Walks:
         for number, ring in enumerate(model.rings()):
             self._rings[model.peer_numbers[number]].append(ring)
 
-    def known(self, peer: int) -> int:
+    def count_known(self, peer: int) -> int:
         """Members that a peer knows: successors and fingers of all its places."""
         return len({member for ring in self._rings[peer] for member in (*ring.successors, *ring.fingers.values())})
 

@@ -68,28 +68,28 @@ def line(pairs: Iterable[Pair]) -> Line | None:
     if len({x for x, _ in points}) < 2:
         return None
     mean_x, mean_y = sum(x for x, _ in points) / len(points), sum(y for _, y in points) / len(points)
-    spread = sum((x - mean_x) ** 2 for x, _ in points)
-    rise = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
+    variance_x = sum((x - mean_x) ** 2 for x, _ in points)
+    rise = sum((x - mean_x) * (y - mean_y) for x, y in points) / variance_x
     base = mean_y - rise * mean_x
     total = sum((y - mean_y) ** 2 for _, y in points)
-    left = sum((y - base - rise * x) ** 2 for x, y in points)
-    return Line(base, rise, 1 - left / total if total else 1.0)
+    residual = sum((y - base - rise * x) ** 2 for x, y in points)
+    return Line(base, rise, 1 - residual / total if total else 1.0)
 
 
-def pick(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+def pick(rows: Sequence[Row], **labels: Any) -> list[Row]:
     """The rows that have these values."""
-    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+    return [row for row in rows if all(row[key] == value for key, value in labels.items())]
 
 
-def pairs(rows: Sequence[Row], x: str, y: str = "us", **wanted: Any) -> list[Pair]:
+def pairs(rows: Sequence[Row], x: str, y: str = "us", **labels: Any) -> list[Pair]:
     """(x, y) of the rows that have these values, by x."""
-    return sorted((float(row[x]), float(row[y])) for row in pick(rows, **wanted))
+    return sorted((float(row[x]), float(row[y])) for row in pick(rows, **labels))
 
 
-def value(rows: Sequence[Row], y: str = "us", **wanted: Any) -> float | None:
+def value(rows: Sequence[Row], y: str = "us", **labels: Any) -> float | None:
     """The figure of the one row that has these values; None where there is no such row."""
-    found = pick(rows, **wanted)
-    return float(found[0][y]) if found else None
+    matching_rows = pick(rows, **labels)
+    return float(matching_rows[0][y]) if matching_rows else None
 
 
 def ratio(rows: Sequence[Row], over: str, under: str, key: str = "engine", y: str = "us", **at: Any) -> float | None:
@@ -105,8 +105,8 @@ def distinct(rows: Sequence[Row], column: str) -> list[Any]:
 
 def extreme(values: Iterable[tuple[Any, float | None]], choose: Callable[..., Any]) -> tuple[Any, float] | None:
     """The least or greatest of labelled figures, with its label; None if there are none."""
-    known = [(label, figure) for label, figure in values if figure is not None]
-    return choose(known, key=lambda item: item[1]) if known else None
+    known_figures = [(label, figure) for label, figure in values if figure is not None]
+    return choose(known_figures, key=lambda item: item[1]) if known_figures else None
 
 
 def times(figure: float | None) -> str:

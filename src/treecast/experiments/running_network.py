@@ -43,8 +43,8 @@ class RunningNetwork:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self._url = ""
         self._is_over = False
-        self._changed = threading.Condition()
-        self._got: dict[str, dict[str, bytes]] = {}
+        self._change = threading.Condition()
+        self._document_by_id: dict[str, dict[str, bytes]] = {}
 
     def __enter__(self) -> RunningNetwork:
         assert self._process.stdout is not None
@@ -56,7 +56,7 @@ class RunningNetwork:
         for number in range(self._brokers):
             # The broker with the fewest gets the next one.
             self._client.ask_again("PUT", f"/v1/subscriptions/s{number}", {"query": "/*"})
-            self._got[f"s{number}"] = {}
+            self._document_by_id[f"s{number}"] = {}
             threading.Thread(target=self._read, args=(f"s{number}",), daemon=True).start()
         return self
 
@@ -80,9 +80,9 @@ class RunningNetwork:
         try:
             for event in EventReader(self._connect(), [subscription], note=lambda text: None).events():
                 fields = json.loads(event.data)
-                with self._changed:
-                    self._got[subscription][fields["delivery"]] = fields["payload"].encode()
-                    self._changed.notify_all()
+                with self._change:
+                    self._document_by_id[subscription][fields["delivery"]] = fields["payload"].encode()
+                    self._change.notify_all()
         except (TreecastError, OSError):
             if not self._is_over:
                 raise
@@ -98,16 +98,16 @@ class RunningNetwork:
         root = links[0]["root"]
         parents = {link["parent"] for link in links if link["root"] == root} - {root}
         children = {link["child"] for link in links if link["root"] == root}
-        found = {"root": root, "leaf": min(children - parents)}
+        role_names = {"root": root, "leaf": min(children - parents)}
         if parents:
-            found["inner"] = min(parents)
-        return found
+            role_names["inner"] = min(parents)
+        return role_names
 
     def pid(self, name: str) -> int:
         """Of the process of this name that was started last."""
         rows = map(json.loads, self._log.read_text().splitlines())
-        found = [row["pid"] for row in rows if row["event"] == "a process serves" and row["name"] == name]
-        return int(found[-1])
+        pids = [row["pid"] for row in rows if row["event"] == "a process serves" and row["name"] == name]
+        return int(pids[-1])
 
     def signal(self, name: str, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid(name), number)
@@ -120,29 +120,34 @@ class RunningNetwork:
         (client or self._client).ask_again("POST", "/v1/documents", document, **headers)
 
     def publish_all(self, documents: Iterable[bytes], pause_s: float, is_over: threading.Event) -> list[bytes]:
-        """One after the other, over a connection of its own, until it is over; returns those that were acknowledged."""
-        done = []
+        """One after the other, over its own connection, until it is over; returns those that were acknowledged."""
+        acknowledged_documents = []
         with self._connect() as client:
             for document in documents:
                 if is_over.is_set():
                     break
                 self.publish(document, client)
-                done.append(document)
+                acknowledged_documents.append(document)
                 time.sleep(pause_s)
-        return done
+        return acknowledged_documents
 
     def wait_for(self, documents: Iterable[bytes]) -> int:
         """Until every subscriber has these, or for long enough; returns how many deliveries are missing."""
-        wanted = set(documents)
+        document_set = set(documents)
         end = time.monotonic() + WAIT_SECONDS
-        with self._changed:
-            while (missing := self._missing(wanted)) and (left := end - time.monotonic()) > 0:
-                self._changed.wait(left)
+        with self._change:
+            while (missing := self._missing(document_set)) and (seconds_left := end - time.monotonic()) > 0:
+                self._change.wait(seconds_left)
         return missing
 
-    def _missing(self, wanted: set[bytes]) -> int:
-        return sum(len(wanted - set(got.values())) for got in self._got.values())
+    def _missing(self, document_set: set[bytes]) -> int:
+        return sum(
+            len(document_set - set(received_documents.values())) for received_documents in self._document_by_id.values()
+        )
 
     def repeats(self) -> int:
         """Documents that a subscriber got under two ids: there should be none."""
-        return sum(len(got) - len(set(got.values())) for got in self._got.values())
+        return sum(
+            len(received_documents) - len(set(received_documents.values()))
+            for received_documents in self._document_by_id.values()
+        )

@@ -45,18 +45,18 @@ def combine(findings: Sequence[Finding], by_run: Sequence[Sequence[Finding]]) ->
     """The findings on the medians, with the answers of the single runs."""
     if len(by_run) < 2:
         return list(findings)
-    combined = []
+    findings_with_runs = []
     for place, finding in enumerate(findings):
-        mine = [run[place] for run in by_run]
-        answers = Counter(one.answer for one in mine)
-        figures = [one.figure for one in mine if one.figure is not None]
-        spread = f" from {min(figures):.3g} to {max(figures):.3g}" if figures else ""
-        said = ", ".join(f"{count} {answer}" for answer, count in answers.most_common())
-        combined.append(
+        run_findings = [run[place] for run in by_run]
+        answers = Counter(one.answer for one in run_findings)
+        figures = [one.figure for one in run_findings if one.figure is not None]
+        range_text = f" from {min(figures):.3g} to {max(figures):.3g}" if figures else ""
+        answer_text = ", ".join(f"{count} {answer}" for answer, count in answers.most_common())
+        findings_with_runs.append(
             replace(
                 finding,
-                seen=f"{finding.seen}. In {len(mine)} runs{spread}: {said}",
+                seen=f"{finding.seen}. In {len(run_findings)} runs{range_text}: {answer_text}",
                 answer=finding.answer if len(answers) == 1 else "moved between runs",
             )
         )
-    return combined
+    return findings_with_runs

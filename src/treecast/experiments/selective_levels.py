@@ -37,7 +37,7 @@ SHAPE = 4
 
 
 def points(sizes: Sizes) -> list[Point]:
-    chosen: list[Point] = [
+    all_points: list[Point] = [
         {"groups": groups, "fanout": fanout, "levels": LEVELS, "policy": policy, "merging": merging}
         for merging in ("yes", "no")
         for groups in sizes.queries
@@ -45,12 +45,12 @@ def points(sizes: Sizes) -> list[Point]:
         for policy in POLICIES
     ]
     if max(sizes.queries) >= GROUPS:
-        chosen += [
+        all_points += [
             {"groups": max(sizes.queries), "fanout": SHAPE, "levels": levels, "policy": policy, "merging": "yes"}
             for levels in SWEEP
             for policy in POLICIES
         ]
-    return chosen
+    return all_points
 
 
 def measure(session: Session, point: Point) -> list[Row]:
@@ -62,7 +62,7 @@ def measure(session: Session, point: Point) -> list[Row]:
     bandwidths: list[list[int]] = []
     paths: list[list[float]] = []
     unions: list[int] = []
-    spent = 0.0
+    seconds = 0.0
     for number in range(runs):
         session.say(f"{point['policy']}, {point['levels']} levels, run {number + 1}")
         network = SelectiveNetwork(session.seed + number, parents, point["levels"], point["policy"], merge)
@@ -74,7 +74,7 @@ def measure(session: Session, point: Point) -> list[Row]:
             for _ in range(2 * point["levels"]):  # merging at one level gives the next one something to do
                 network.tick()
 
-        spent += clock(act).cpu
+        seconds += clock(act).cpu
         network.publish_all()
         groups.append(network.group_counts())
         bandwidths.append(network.bandwidths())
@@ -88,7 +88,7 @@ def measure(session: Session, point: Point) -> list[Row]:
             "bandwidth": _mean([one[place] for one in bandwidths]),
             "path": _mean([one[place + 1] for one in paths]),
             "union": _mean(unions),
-            "us": spent / runs / point["groups"] * 1e6,
+            "us": seconds / runs / point["groups"] * 1e6,
             "runs": runs,
         }
         for place in range(point["levels"])
@@ -135,10 +135,12 @@ def _falls(rows: Sequence[Row], column: str, claim: str, short: str) -> Finding:
         for before, after in pairwise(curve)
     ]
     share = sum(steps) / len(steps) if steps else None
-    shown = "; ".join(f"{policy}, {fanout:g} children: {_series(curve)}" for (fanout, policy), curve in curves.items())
+    curve_texts = "; ".join(
+        f"{policy}, {fanout:g} children: {_series(curve)}" for (fanout, policy), curve in curves.items()
+    )
     return Finding(
         claim,
-        f"from level 1 to {LEVELS}: {shown}",
+        f"from level 1 to {LEVELS}: {curve_texts}",
         "agree if all steps of all curves do, differs if more than one in ten does not",
         "inconclusive" if short else at_least(share, agree=1.0, differs=0.9),
         short,
@@ -154,10 +156,10 @@ def _better(rows: Sequence[Row], column: str, claim: str, short: str) -> Finding
         if curves.get((fanout, "first-fit")) and curves.get((fanout, "best-fit"))
     }
     worst = min(factors.values(), default=None)
-    shown = ", ".join(f"{factor:.2f} with {fanout:g} children" for fanout, factor in factors.items())
+    factor_texts = ", ".join(f"{factor:.2f} with {fanout:g} children" for fanout, factor in factors.items())
     return Finding(
         claim,
-        f"First Fit has so many times as much at level 1: {shown}",
+        f"First Fit has so many times as much at level 1: {factor_texts}",
         "agree if First Fit has at least 1.05 times as much for every shape, differs if less for one",
         "inconclusive" if short else at_least(worst, agree=1.05, differs=1.0),
         short,
@@ -172,16 +174,16 @@ def _rate(rows: Sequence[Row], column: str, expected: float, policy: str, short:
         if name == policy and len(curve) > 1 and curve[-1]
     }
     mean = sum(rates.values()) / len(rates) if rates else None
-    shown = ", ".join(f"{rate:.1%} with {fanout:g} children" for fanout, rate in rates.items())
+    rate_texts = ", ".join(f"{rate:.1%} with {fanout:g} children" for fanout, rate in rates.items())
     bounds = {
         row["fanout"]: (1 - row["union"] / row["bandwidth"]) / (LEVELS - 1)
         for row in pick(rows, policy=policy, level=LEVELS)
     }
-    bound = ", ".join(f"{most:.1%} with {fanout:g}" for fanout, most in bounds.items())
+    bound_texts = ", ".join(f"{most:.1%} with {fanout:g}" for fanout, most in bounds.items())
     what = "number of groups" if column == "subscriptions" else "bandwidth"
     return Finding(
         f"{policy}: the {what} falls by about {expected:.0%} of the initial value a level",
-        shown,
+        rate_texts,
         f"on average: agree from {0.75 * expected:.1%} to {1.25 * expected:.1%}, "
         f"differs below {0.5 * expected:.1%} or above {1.875 * expected:.1%}",
         "inconclusive" if short else between(mean, 0.75 * expected, 1.25 * expected, slack=1.5),
@@ -189,7 +191,7 @@ def _rate(rows: Sequence[Row], column: str, expected: float, policy: str, short:
         or "it depends on how much the subtrees of groups overlap, which follows from the shape of the document: with "
         "many children most subtrees drawn at random are single elements, which cover nothing"
         + (
-            f". What groups want together bounds it, whatever the network does: {bound}"
+            f". What groups want together bounds it, whatever the network does: {bound_texts}"
             if column == "bandwidth"
             else ""
         ),
@@ -204,10 +206,11 @@ def _scales(rows: Sequence[Row], short: str) -> Finding:
         if min(SWEEP) in tops and max(SWEEP) in tops:
             factors[policy] = tops[min(SWEEP)] / max(tops[max(SWEEP)], 1e-9)
     worst = min(factors.values()) if len(factors) == len(POLICIES) else None
-    shown = ", ".join(f"{factor:.2f} with {policy}" for policy, factor in factors.items())
+    factor_texts = ", ".join(f"{factor:.2f} with {policy}" for policy, factor in factors.items())
     return Finding(
         "with more levels there is more to cover and to merge",
-        f"{min(SWEEP)} levels leave so many times as many groups at level 1 as {max(SWEEP)}: {shown or 'not measured'}",
+        f"{min(SWEEP)} levels leave so many times as many groups at level 1 as {max(SWEEP)}: "
+        f"{factor_texts or 'not measured'}",
         "agree from 1.1 for both policies, differs below 1",
         "inconclusive" if short else at_least(worst, agree=1.1, differs=1.0),
         short,
@@ -220,7 +223,7 @@ def _series(numbers: Sequence[float]) -> str:
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
-    shown = pick(rows, levels=LEVELS, merging="yes")
+    shown_rows = pick(rows, levels=LEVELS, merging="yes")
     titles = {
         "subscriptions": ("Figure 7: groups", "distinct subtrees"),
         "bandwidth": ("Figure 8: bandwidth", "elements"),
@@ -228,7 +231,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     }
     return [
         lines(
-            pick(shown, fanout=fanout),
+            pick(shown_rows, fanout=fanout),
             f"{title}, {fanout:g} children",
             ("level", "level"),
             (column, label),
@@ -236,7 +239,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
             log_y=False,
         )
         for column, (title, label) in titles.items()
-        for fanout in distinct(shown, "fanout")
+        for fanout in distinct(shown_rows, "fanout")
     ]
 
 

@@ -44,24 +44,24 @@ def measure(session: Session, point: Point) -> list[Row]:
     session.note(f"a document of {len(outline):,} elements with {FANOUT} children each")
     random = Random(f"{session.seed} {point['wants']}")
     requests = Forwarding(outline)
-    wanted = random.sample(range(len(outline)), min(point["wants"], len(outline) - 1))
-    for root in wanted:
+    roots = random.sample(range(len(outline)), min(point["wants"], len(outline) - 1))
+    for root in roots:
         requests.want(root)
-    covered = len(requests.asked())
+    uncovered_count = len(requests.asked_roots())
     merging = clock(lambda: requests.merge(MergeSettings(point["distance"], point["ratio"]))).cpu
     table = RoutingTable(outline)
-    for root in requests.asked():
+    for root in requests.asked_roots():
         table.subscribe("below", Subtree(root))
-    changed = [random.choice(wanted) for _ in range(ROUTES)]
-    lost = [id for id in changed if not table.subscribers(id)]
-    if lost:
-        session.problems.append(f"merging loses {len(lost)} of {ROUTES} wanted elements")
-    routing = clock(lambda: [table.subscribers(id) for id in changed]).cpu
+    changed_ids = [random.choice(roots) for _ in range(ROUTES)]
+    lost_ids = [id for id in changed_ids if not table.subscribers(id)]
+    if lost_ids:
+        session.problems.append(f"merging loses {len(lost_ids)} of {ROUTES} wanted elements")
+    routing = clock(lambda: [table.subscribers(id) for id in changed_ids]).cpu
     return [
         {
             **point,
-            "covered": covered,
-            "asked": len(requests.asked()),
+            "covered": uncovered_count,
+            "asked": len(requests.asked_roots()),
             "extra": requests.extra_elements() / len(outline),
             "merge_ms": merging * 1e3,
             "us": routing / ROUTES * 1e6,
@@ -104,14 +104,14 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
     x = ("ratio", "threshold r")
-    shown = {
+    label_by_column = {
         "asked": ("What is left to match", "subtrees asked for"),
         "extra": ("False positives", "share of the document"),
         "us": ("Routing one element", "CPU µs"),
     }
     return [
         lines(rows, title, x, (column, label), key="distance", log_x=True, log_y=False)
-        for column, (title, label) in shown.items()
+        for column, (title, label) in label_by_column.items()
     ]
 
 

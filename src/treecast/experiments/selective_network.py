@@ -130,7 +130,7 @@ class SelectiveNetwork:
     def group_counts(self) -> list[int]:
         """The distinct subtrees in the routing tables of each level, from the first."""
         return [
-            sum(len(peer.upward.forwarding.wanted()) for peer in self.brokers(level) if peer.upward is not None)
+            sum(len(peer.upward.forwarding.wanted_roots()) for peer in self.brokers(level) if peer.upward is not None)
             for level in self.levels
         ]
 

@@ -87,8 +87,8 @@ def measure(session: Session, point: Point) -> list[Row]:
     row: Row = {**point, "height": height, "log_t": log(size, fanout) if fanout > 1 else size}
     for name, act in operations.items():
         tree.steps = tree.descents = 0
-        spent = clock(lambda act=act: [act(id) for id in sample])  # type: ignore[misc]
-        row["us" if name == "route" else f"{name}_us"] = spent.cpu / len(sample) * 1e6
+        seconds = clock(lambda act=act: [act(id) for id in sample])  # type: ignore[misc]
+        row["us" if name == "route" else f"{name}_us"] = seconds.cpu / len(sample) * 1e6
         if name == "route":
             row["places"] = tree.steps / tree.descents
     row["sending_us"] = clock(_send_elements).cpu / SAMPLE * 1e6
@@ -106,8 +106,8 @@ def _send_elements() -> None:
         token = keys.token("document", "group", id)
         key = keys.element("document", token, 1)
         element_digest("document", token, b"", 1, RECORD, [])
-        about = element_about("document", token)
-        assert unseal(key, seal(key, RECORD, about), about) == RECORD
+        context = element_about("document", token)
+        assert unseal(key, seal(key, RECORD, context), context) == RECORD
 
 
 def verdict(rows: Sequence[Row]) -> list[Finding]:
@@ -115,7 +115,7 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
     short = "" if most >= VERDICT_MIN else f"a verdict takes {VERDICT_MIN:,} subscriptions; this run had {most:,}"
     bushes = [row for row in rows if row["shape"] != "chain"]
     excess = max(row["height"] - row["log_t"] for row in bushes)
-    visited = max(row["places"] - row["log_t"] for row in bushes)
+    excess_places = max(row["places"] - row["log_t"] for row in bushes)
     deepest = max((row["height"] for row in rows if row["shape"] == "chain"), default=0)
     return [
         Finding(
@@ -128,11 +128,11 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
         ),
         Finding(
             "route, subscribe and unsubscribe take a time that is logarithmic in the number of distinct subscriptions",
-            f"operations visit at most log_t(n) + {visited:.1f} places on average",
+            f"operations visit at most log_t(n) + {excess_places:.1f} places on average",
             "agree up to log_t(n) + 2, differs above log_t(n) + 4",
-            "inconclusive" if short else at_most(visited, agree=2, differs=4),
+            "inconclusive" if short else at_most(excess_places, agree=2, differs=4),
             short,
-            visited,
+            excess_places,
         ),
     ]
 
@@ -140,7 +140,7 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
 def panels(rows: Sequence[Row]) -> list[Panel]:
     bushes = [row for row in rows if row["shape"] != "chain"]
     x = ("subscriptions", "distinct subscriptions")
-    shown = {
+    label_by_column = {
         "height": ("Height of the tree", "places"),
         "places": ("Places visited by an operation", "places"),
         "us": ("Route", "CPU µs"),
@@ -150,7 +150,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     }
     return [
         lines(bushes, title, x, (column, label), key="shape", log_x=True, log_y=False)
-        for column, (title, label) in shown.items()
+        for column, (title, label) in label_by_column.items()
     ]
 
 

@@ -9,7 +9,7 @@ slower.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REFERENCE = "auto"
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 @dataclass
@@ -35,25 +35,34 @@ class Session:
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     say: Callable[[str], None] = lambda text: None
-    _kept: dict[str, Any] = field(default_factory=dict)
-    _measured: dict[str, Any] = field(default_factory=dict)
+    _values: dict[str, Any] = field(default_factory=dict)
+    _values_of_run: dict[str, Any] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
 
-    def once(self, key: str, make: Callable[[], Made], *, measured: bool = False) -> Made:
+    def once(self, key: str, make: Callable[[], Value], *, measured: bool = False) -> Value:
         """Make what several points share, once; what is `measured` is made once in each run."""
-        kept = self._measured if measured else self._kept
-        if key not in kept:
-            kept[key] = make()
+        values = self._values_of_run if measured else self._values
+        if key not in values:
+            values[key] = make()
             gc.freeze()  # it stays: the collector, which runs before every timed call, need not scan it again
-        made: Made = kept[key]
-        return made
+        value: Value = values[key]
+        return value
+
+    def last(self, kind: str, key: Hashable, make: Callable[[], Value]) -> Value:
+        """What was made for this key. Only the value of the last key is kept: it may be large, and points come in
+        their order."""
+        values = self.once(kind, dict[Hashable, Value])
+        if key not in values:
+            values.clear()
+            values[key] = make()
+        return values[key]
 
     def begin_run(self) -> None:
         """Forget the measurements and keep the inputs."""
-        self._measured.clear()
+        self._values_of_run.clear()
 
     def rows(
         self,
@@ -73,8 +82,8 @@ class Session:
             self.say(f"{engine}, {len(queries):,} queries")
             index = Index(engine=engine, namespaces=namespaces)
             build = clock(lambda index=index: index.add_many(table))  # type: ignore[misc]
-            seconds, found = self.fastest(index, documents)
-            answers = Answers.of_table(found, len(documents), range(len(queries)))
+            seconds, matches = self.fastest(index, documents)
+            answers = Answers.of_table(matches, len(documents), range(len(queries)))
             if expected is None:
                 expected = answers
             else:
@@ -86,7 +95,7 @@ class Session:
                     "engine": engine,
                     "queries": len(queries),
                     "us": seconds / len(documents) * 1e6,
-                    "matches": found.num_rows / len(documents),
+                    "matches": matches.num_rows / len(documents),
                     "build_s": build.cpu,
                     "states": stats.states,
                     "bytes": stats.bytes,
@@ -95,18 +104,28 @@ class Session:
             )
         return rows
 
+    def fastest_pass(self, action: Callable[[], object]) -> float:
+        """CPU seconds of the fastest pass of an action; never 0, so that it can divide."""
+        best, seconds_spent = float("inf"), 0.0
+        for _ in range(self.sizes.passes):
+            seconds = clock(action).cpu
+            best, seconds_spent = min(best, seconds), seconds_spent + seconds
+            if seconds_spent >= self.sizes.cell_seconds:
+                break
+        return max(best, 1e-9)
+
     def fastest(self, index: Index, documents: Sequence[bytes]) -> tuple[float, pa.Table]:
         """CPU seconds of the fastest pass over all documents, and what it found. `auto` has seen the documents before:
         the other engines learn nothing from documents, and learning is not what is measured here."""
         index.match_many(documents if index.engine == REFERENCE else documents[:1], threads=1)
-        best, spent, found = float("inf"), 0.0, None
+        best, seconds_spent, matches = float("inf"), 0.0, None
         for _ in range(self.sizes.passes):
             answer: list[Any] = []
-            taken = clock(lambda answer=answer: answer.append(index.match_many(documents, threads=1)))  # type: ignore[misc]
-            best, spent, found = min(best, taken.cpu), spent + taken.cpu, answer[0]
-            if spent >= self.sizes.cell_seconds:
+            seconds = clock(lambda answer=answer: answer.append(index.match_many(documents, threads=1)))  # type: ignore[misc]
+            best, seconds_spent, matches = min(best, seconds.cpu), seconds_spent + seconds.cpu, answer[0]
+            if seconds_spent >= self.sizes.cell_seconds:
                 break
-        return best, found
+        return best, matches
 
     def compare(self, engine: str, queries: Sequence[str], expected: Answers, answers: Answers) -> None:
         """Compare every match, not only their number."""

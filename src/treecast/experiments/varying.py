@@ -45,8 +45,8 @@ class Varied:
         ]
 
     def measure(self, session: Session, point: Point) -> list[Row]:
-        changed = {"distinct": point["kind"] == "distinct", self.setting: point["share"]}
-        settings = query_settings(depth_max=STEPS, **changed)
+        changes = {"distinct": point["kind"] == "distinct", self.setting: point["share"]}
+        settings = query_settings(depth_max=STEPS, **changes)
         queries = list(generate_queries(news_schema(session), point["queries"], settings, seed=session.seed))
         session.note(f"queries: {point['queries']:,} drawn from the DTD; distinct ones, and random ones, which repeat")
         labels = {"kind": point["kind"], "share": point["share"], "distinct": len(set(queries))}
@@ -55,27 +55,27 @@ class Varied:
     def verdict(self, rows: Sequence[Row]) -> list[Finding]:
         findings = []
         for kind in distinct(rows, "kind"):
-            mine = pick(rows, kind=kind)
-            findings += [self._robust(mine, kind), self._efficient(mine, kind)]
+            own_rows = pick(rows, kind=kind)
+            findings += [self._robust(own_rows, kind), self._efficient(own_rows, kind)]
         return findings
 
     def _robust(self, rows: Sequence[Row], kind: str) -> Finding:
         without = value(rows, engine="yfilter", share=0.0)
         enough = max(row["queries"] for row in rows) >= QUERIES_MIN
-        taken = pairs(rows, "share", engine="yfilter")
-        worst = extreme(taken, max)
+        times_by_share = pairs(rows, "share", engine="yfilter")
+        worst = extreme(times_by_share, max)
         factor = worst[1] / without if worst and without else None
-        some = [us for share, us in taken if share]
-        spread = max(some) / min(some) if some else None
+        some = [us for share, us in times_by_share if share]
+        range_factor = max(some) / min(some) if some else None
         others = {
             rival: max(us for _, us in pairs(rows, "share", engine=rival)) / (value(rows, engine=rival, share=0.0) or 1)
             for rival in ("hybrid", "xfilter")
         }
         return Finding(
             f"robust under varying proportions of {self.sign} ({kind} queries)",
-            ", ".join(f"{us:,.0f} µs at {share:g}" for share, us in taken)
-            + f"; the worst share takes {times(factor)} the time of none, and {times(spread)} that of the best other "
-            f"share ("
+            ", ".join(f"{us:,.0f} µs at {share:g}" for share, us in times_by_share)
+            + f"; the worst share takes {times(factor)} the time of none, and {times(range_factor)} that of the best "
+            f"other share ("
             + ", ".join(f"{rival}: {times(other)}" for rival, other in others.items())
             + " the time of none)",
             f"with {QUERIES_MIN:,} queries or more: agree if the worst share takes at most {ROBUST:g}x the time of "
@@ -87,13 +87,15 @@ class Varied:
 
     def _efficient(self, rows: Sequence[Row], kind: str) -> Finding:
         enough = max(row["queries"] for row in rows) >= QUERIES_MIN
-        seen, worst, behind = [], [], []
+        factor_texts, worst, behind = [], [], []
         for rival in ("hybrid", "xfilter"):
             factors = [(share, ratio(rows, rival, "yfilter", share=share)) for share in distinct(rows, "share")]
             least, most = extreme(factors, min), extreme(factors, max)
             if least and most:
                 worst.append(least[1])
-                seen.append(f"{rival} takes {times(least[1])} (at {least[0]:g}) to {times(most[1])} (at {most[0]:g})")
+                factor_texts.append(
+                    f"{rival} takes {times(least[1])} (at {least[0]:g}) to {times(most[1])} (at {most[0]:g})"
+                )
                 ahead = ", ".join(f"{share:g}" for share, factor in factors if factor is not None and factor < 1)
                 behind += [f"{rival} is ahead at {ahead}"] if ahead else []
         numbers = pick(rows, engine="yfilter")
@@ -103,7 +105,7 @@ class Varied:
             why += f"; of the random queries only {few[0]:,} to {few[1]:,} are distinct, too few for sharing to pay"
         return Finding(
             f"efficient whatever the proportion of {self.sign} ({kind} queries)",
-            "; ".join(seen) + " of YFilter's time",
+            "; ".join(factor_texts) + " of YFilter's time",
             "agree if neither rival is faster at any share, differs if one is faster by more than a fifth",
             at_least(min(worst) if worst and enough else None, agree=1.0, differs=0.8),
             why if enough else f"this run had fewer than {QUERIES_MIN:,} queries",

@@ -26,12 +26,12 @@ def measure(session: Session, point: Point) -> list[Row]:
 
 
 def verdict(rows: Sequence[Row]) -> list[Finding]:
-    taken = pairs(rows, "queries", engine=ENGINE)
-    fit, power = line(taken), slope(taken)
-    long_enough = len(taken) >= 4 and taken[-1][0] >= 8 * taken[0][0]
+    curve = pairs(rows, "queries", engine=ENGINE)
+    fit, power = line(curve), slope(curve)
+    long_enough = len(curve) >= 4 and curve[-1][0] >= 8 * curve[0][0]
     few, many = value(rows, engine=ENGINE, queries=FEW), value(rows, engine=ENGINE, queries=MANY)
     factor = many / few if few and many else None
-    speeds = ", ".join(f"{1e6 / us:,.0f} at {queries:,.0f}" for queries, us in taken)
+    speeds = ", ".join(f"{1e6 / us:,.0f} at {queries:,.0f}" for queries, us in curve)
     return [
         Finding(
             "performance decreases linearly with the number of expressions",

@@ -36,19 +36,19 @@ def measure(session: Session, point: Point) -> list[Row]:
 def verdict(rows: Sequence[Row]) -> list[Finding]:
     findings = []
     for engine in VARIANTS:
-        taken = pairs(rows, "tags", engine=engine)
-        fit, power = line(taken), slope(taken)
-        enough = len(taken) >= 4 and taken[-1][0] >= 8 * taken[0][0]
-        matched = pairs(rows, "tags", "matches", engine=engine)
+        curve = pairs(rows, "tags", engine=engine)
+        fit, power = line(curve), slope(curve)
+        enough = len(curve) >= 4 and curve[-1][0] >= 8 * curve[0][0]
+        match_curve = pairs(rows, "tags", "matches", engine=engine)
         answer = at_least(fit.explained if fit and enough else None, agree=0.97, differs=0.85)
         findings.append(
             Finding(
                 f"performance decreases linearly with the length of the documents ({engine})",
                 f"{figure(fit.base if fit else None, 0)} µs + {figure(fit.rise if fit else None, 2)} µs a tag explains "
-                f"{figure(fit.explained if fit else None, 3)} of the variance, from {taken[0][0]:,.0f} tags to "
-                f"{taken[-1][0]:,.0f}; time grows as tags to the power of {figure(power)}, matches from "
-                f"{matched[0][1]:,.0f} to "
-                f"{matched[-1][1]:,.0f} a document",
+                f"{figure(fit.explained if fit else None, 3)} of the variance, from {curve[0][0]:,.0f} tags to "
+                f"{curve[-1][0]:,.0f}; time grows as tags to the power of {figure(power)}, matches from "
+                f"{match_curve[0][1]:,.0f} to "
+                f"{match_curve[-1][1]:,.0f} a document",
                 "over a range of 8 to 1 or more: agree if a line explains 0.97 of the variance, differs below 0.85",
                 answer,
                 "" if enough else "the sizes do not reach far enough apart",

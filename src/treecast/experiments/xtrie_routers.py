@@ -61,16 +61,16 @@ class Costs:
 
 
 def points(sizes: Sizes) -> list[Point]:
-    found: list[Point] = []
+    all_points: list[Point] = []
     for queries in sizes.queries:
-        measured = [int(count) for count in sizes.values if count == 1 or count * FILTERS_MIN <= queries]
-        found += [{"queries": queries, "what": "one", "routers": count} for count in measured]
-        found.append({"queries": queries, "what": "model", "routers": measured})
+        router_counts = [int(count) for count in sizes.values if count == 1 or count * FILTERS_MIN <= queries]
+        all_points += [{"queries": queries, "what": "one", "routers": count} for count in router_counts]
+        all_points.append({"queries": queries, "what": "model", "routers": router_counts})
         if queries >= PLACED_ROUTERS * FILTERS_MIN:
-            found.append({"queries": queries, "what": "placed"})
+            all_points.append({"queries": queries, "what": "placed"})
         if queries >= EXECUTOR_FILTERS_MIN:
-            found.append({"queries": queries, "what": "executors"})
-    return found
+            all_points.append({"queries": queries, "what": "executors"})
+    return all_points
 
 
 def measure(session: Session, point: Point) -> list[Row]:
@@ -81,8 +81,8 @@ def measure(session: Session, point: Point) -> list[Row]:
     if point["what"] == "model":
         return _model(session, queries, point["routers"])
     if point["what"] == "placed":
-        return _placed(session, queries)
-    return _executed(session, queries)
+        return _measure_placement(session, queries)
+    return _measure_executors(session, queries)
 
 
 def absolute(session: Session, count: int) -> list[str]:
@@ -91,14 +91,14 @@ def absolute(session: Session, count: int) -> list[str]:
     def read() -> list[str]:
         settings = QuerySettings(depth_max=10, wildcard=0.1, descendant=0.1)
         most = int(max(session.sizes.queries) * ABSOLUTE) + 1
-        drawn = generate_queries(schemas_of(session), most, settings, seed=session.seed, note=session.note)
-        kept = [text for text in drawn if not text.startswith(("//", "/*"))]
-        Random(session.seed).shuffle(kept)
-        return kept
+        queries = generate_queries(schemas_of(session), most, settings, seed=session.seed, note=session.note)
+        absolute_paths = [text for text in queries if not text.startswith(("//", "/*"))]
+        Random(session.seed).shuffle(absolute_paths)
+        return absolute_paths
 
-    found = session.once("absolute", read)[:count]
-    session.note(f"filters: {len(found):,} absolute single-path expressions")
-    return found
+    filters = session.once("absolute", read)[:count]
+    session.note(f"filters: {len(filters):,} absolute single-path expressions")
+    return filters
 
 
 def root_of(query: str) -> str:
@@ -112,39 +112,41 @@ def costs_of(session: Session, queries: int) -> dict[str, Costs]:
 
 def _measure_one(session: Session, queries: int, routers: int) -> None:
     """The cost of a router, by their number: in a filter-sharing cluster, and as a leaf."""
-    filters, documents, bound = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
+    filters, documents, namespaces = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
     costs, size = costs_of(session, queries), len(filters) / routers
     if routers == 1:
         session.note(f"messages: {len(documents)}, {tags_of(documents):.0f} tags each on average")
-        for row in session.rows((XTRIE,), ["/_"], documents, namespaces=bound):
+        for row in session.rows((XTRIE,), ["/_"], documents, namespaces=namespaces):
             costs[row["engine"]].read = row["us"]
-    placement = FilterSharing(routers, namespaces=bound)
+    placement = FilterSharing(routers, namespaces=namespaces)
     placement.add_many(as_table(filters))
-    held: dict[int, list[str]] = {}
+    filters_by_shard: dict[int, list[str]] = {}
     for number, text in enumerate(filters):
-        held.setdefault(placement.holders(str(number))[0], []).append(text)
-    shards = [held[shard] for shard in sorted(held)[:SHARDS]]
-    rows = [row for shard in shards for row in session.rows((XTRIE,), shard, documents, namespaces=bound)]
+        filters_by_shard.setdefault(placement.holders(str(number))[0], []).append(text)
+    shards = [filters_by_shard[shard] for shard in sorted(filters_by_shard)[:SHARDS]]
+    rows = [row for shard in shards for row in session.rows((XTRIE,), shard, documents, namespaces=namespaces)]
     for engine, cost in costs.items():
-        mine = pick(rows, engine=engine)
-        cost.part[size] = sum(row["us"] for row in mine) / len(mine)
+        own_rows = pick(rows, engine=engine)
+        cost.part[size] = sum(row["us"] for row in own_rows) / len(own_rows)
     if routers >= LEAVES_MIN:
         _measure_leaves(session, filters, documents, size)
 
 
 def _measure_leaves(session: Session, filters: Sequence[str], documents: Sequence[bytes], size: float) -> None:
     """A leaf of each type, with the messages of that type."""
-    bound, costs = namespaces_of(schemas_of(session)), costs_of(session, len(filters))
+    namespaces, costs = namespaces_of(schemas_of(session)), costs_of(session, len(filters))
     by_root: dict[str, list[bytes]] = {}
     for document in documents:
         by_root.setdefault(root_name(document) or "", []).append(document)
     totals = dict.fromkeys(costs, 0.0)
     roots = session.once(f"roots {len(filters)}", lambda: [root_of(text) for text in filters])
-    for root, mine in by_root.items():
+    for root, own_documents in by_root.items():
         leaf = leaf_filters(filters, roots, root, max(1, round(size)))
-        several = mine * -(-len(documents) // len(mine))  # a call has its price, whatever the number of messages
-        for row in session.rows((XTRIE,), leaf, several, namespaces=bound):
-            totals[row["engine"]] += row["us"] * len(mine)
+        several = own_documents * -(
+            -len(documents) // len(own_documents)
+        )  # a call has its price, whatever the number of messages
+        for row in session.rows((XTRIE,), leaf, several, namespaces=namespaces):
+            totals[row["engine"]] += row["us"] * len(own_documents)
     for engine, total in totals.items():
         costs[engine].leaf[size] = total / len(documents)
 
@@ -160,15 +162,15 @@ def _top_us(session: Session) -> float:
     """To read a root tag without parsing the rest."""
     documents = messages(session)
     rounds = max(1, 1_000 // len(documents))
-    taken = [clock(lambda: [root_name(text) for _ in range(rounds) for text in documents]).cpu for _ in range(3)]
-    return min(taken) / rounds / len(documents) * 1e6
+    pass_seconds = [clock(lambda: [root_name(text) for _ in range(rounds) for text in documents]).cpu for _ in range(3)]
+    return min(pass_seconds) / rounds / len(documents) * 1e6
 
 
 def _top_of(session: Session) -> float:
     return session.once("top", lambda: _top_us(session), measured=True)
 
 
-def _model(session: Session, queries: int, measured: Sequence[int]) -> list[Row]:
+def _model(session: Session, queries: int, router_counts: Sequence[int]) -> list[Row]:
     top = _top_of(session)
     costs = costs_of(session, queries)
     curves: dict[str, tuple[Cost, Cost, float]] = {
@@ -178,11 +180,11 @@ def _model(session: Session, queries: int, measured: Sequence[int]) -> list[Row]
     filters = len(absolute(session, queries))
     rows: list[Row] = []
     for engine, (whole, leaf, read) in curves.items():
-        for routers in sorted({*measured, *(count for count in CLUSTERS if count < max(measured))}):
-            shared = router_model.data_sharing(routers, filters, whole)
-            divided = router_model.filter_sharing(routers, filters, whole)
-            rows.append(table_row(filters, engine, DATA, 1, routers, shared, read, top))
-            rows.append(table_row(filters, engine, FILTER, routers, routers, divided, read, top))
+        for routers in sorted({*router_counts, *(count for count in CLUSTERS if count < max(router_counts))}):
+            data_sharing = router_model.data_sharing(routers, filters, whole)
+            filter_sharing = router_model.filter_sharing(routers, filters, whole)
+            rows.append(table_row(filters, engine, DATA, 1, routers, data_sharing, read, top))
+            rows.append(table_row(filters, engine, FILTER, routers, routers, filter_sharing, read, top))
             for fan_out in FAN_OUTS:
                 tree = router_model.hierarchical(routers, filters, leaf, top_us=top, fan_out=fan_out)
                 if tree is not None:
@@ -196,7 +198,7 @@ def table_row(
     strategy: str,
     fan_out: float,
     routers: int,
-    reached: Performance,
+    performance: Performance,
     read: float,
     top: float,
     **more: Any,
@@ -209,11 +211,11 @@ def table_row(
         "strategy": strategy,
         "fan_out": float(fan_out),
         "routers": routers,
-        "leaves": reached.leaves,
-        "us": reached.router_us,
-        "expected_us": reached.router_us,
-        "speed": reached.speed,
-        "latency_us": reached.latency_us,
+        "leaves": performance.leaves,
+        "us": performance.router_us,
+        "expected_us": performance.router_us,
+        "speed": performance.speed,
+        "latency_us": performance.latency_us,
         "read_us": read,
         "top_us": top,
         "net_speed": 0.0,
@@ -224,13 +226,16 @@ def table_row(
     }
 
 
-def _placed(session: Session, queries: int) -> list[Row]:
+def _measure_placement(session: Session, queries: int) -> list[Row]:
     """The fan-out and the hottest leaf of our own hierarchical placement, on messages that it has not seen."""
-    filters, documents, bound = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
+    filters, documents, namespaces = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
     leaves = PLACED_ROUTERS - router_model.ABOVE_MIN
     session.say(f"placing {len(filters):,} filters on {leaves} leaves")
-    seen = draw_documents(schemas_of(session), len(documents), MESSAGE_BYTES, LEVELS, session.seed + 1)
-    placement, index = Hierarchical(leaves, documents=seen, namespaces=bound), Index(namespaces=bound)
+    learning_documents = draw_documents(schemas_of(session), len(documents), MESSAGE_BYTES, LEVELS, session.seed + 1)
+    placement, index = (
+        Hierarchical(leaves, documents=learning_documents, namespaces=namespaces),
+        Index(namespaces=namespaces),
+    )
     for holder in (placement, index):
         holder.add_many(as_table(filters))
     report = report_on(placement, index, documents)
@@ -240,37 +245,37 @@ def _placed(session: Session, queries: int) -> list[Row]:
     for engine, cost in costs_of(session, queries).items():
         each = cost.leaves()(len(filters) / leaves)
         speed = leaves / (report.fan_out * report.load_balance * each) * 1e6
-        reached = Performance(speed, top + each, each, leaves)
+        performance = Performance(speed, top + each, each, leaves)
         labels = (len(filters), engine, PLACED, report.fan_out, PLACED_ROUTERS)
-        needed = report.fan_out * (1 - report.false_forwards)
-        rows.append(table_row(*labels, reached, cost.read, top, needed=needed))
+        leaves_needed = report.fan_out * (1 - report.false_forwards)
+        rows.append(table_row(*labels, performance, cost.read, top, needed=leaves_needed))
     return rows
 
 
-def _executed(session: Session, queries: int) -> list[Row]:
+def _measure_executors(session: Session, queries: int) -> list[Row]:
     """Real runs on executors. Spark's own part is what remains of a run with our engine."""
     from treecast.errors import PipelineError
     from treecast.spark.session import check
 
-    filters, documents, bound = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
+    filters, documents, namespaces = absolute(session, queries), messages(session), namespaces_of(schemas_of(session))
     session.say(f"{executors.count()} executors")
     machine = executors.machine_now()
     try:
         check()
-        runs = executors.on_executors(Inputs(filters, documents, bound), (OURS, XTRIE), EXECUTOR_MESSAGES)
+        runs = executors.on_executors(Inputs(filters, documents, namespaces), (OURS, XTRIE), EXECUTOR_MESSAGES)
     except (PipelineError, RuntimeError) as error:
         session.note(f"left out: real runs on executors of Spark, which failed: {str(error).splitlines()[0]}")
         return []
     costs = costs_of(session, queries)
     rows = []
-    for ours, theirs in zip(runs[::2], runs[1::2], strict=True):
-        for run in (ours, theirs):
+    for own_run, xtrie_run in zip(runs[::2], runs[1::2], strict=True):
+        for run in (own_run, xtrie_run):
             if run.wrong:
                 session.problems.append(
                     f"{run.engine}, {run.strategy} on {run.executors} executors finds other matches than one index in "
                     f"{run.wrong} of {len(documents)} messages"
                 )
-        rows.append(_executed_row(session, len(filters), costs, ours, theirs, machine))
+        rows.append(_executed_row(session, len(filters), costs, own_run, xtrie_run, machine))
     return rows
 
 
@@ -278,28 +283,28 @@ def _executed_row(
     session: Session,
     filters: int,
     costs: Mapping[str, Costs],
-    ours: executors.Run,
-    theirs: executors.Run,
+    own_run: executors.Run,
+    xtrie_run: executors.Run,
     machine: executors.Machine,
 ) -> Row:
     """Wall-clock throughput, of the whole run and without Spark's own part; the cost of a message in CPU time."""
-    own, theory = (_one_costs(costs[engine], ours, filters) for engine in (OURS, XTRIE))
-    spark_cpu = max(0.0, ours.cpu_us - own * ours.fan_out)
-    spark_wall = max(0.0, ours.wall_us - own * ours.fan_out / ours.executors)
+    own, theory = (_one_costs(costs[engine], own_run, filters) for engine in (OURS, XTRIE))
+    spark_cpu = max(0.0, own_run.cpu_us - own * own_run.fan_out)
+    spark_wall = max(0.0, own_run.wall_us - own * own_run.fan_out / own_run.executors)
     session.note(
-        f"{ours.strategy} on {ours.executors} executors: of a message Spark itself takes about {spark_cpu:,.0f} µs of "
-        f"CPU and {spark_wall:,.0f} µs of wall-clock time; fan-out {ours.fan_out:.2f}"
+        f"{own_run.strategy} on {own_run.executors} executors: of a message Spark itself takes about {spark_cpu:,.0f} "
+        f"µs of CPU and {spark_wall:,.0f} µs of wall-clock time; fan-out {own_run.fan_out:.2f}"
     )
-    each = max(theirs.cpu_us - spark_cpu, 1e-3) / theirs.fan_out
-    net = theirs.wall_us - spark_wall
+    each = max(xtrie_run.cpu_us - spark_cpu, 1e-3) / xtrie_run.fan_out
+    net = xtrie_run.wall_us - spark_wall
     return table_row(
-        *(filters, XTRIE, theirs.strategy, theirs.fan_out, theirs.executors),
-        Performance(1e6 / theirs.wall_us, each, each, theirs.executors),
+        *(filters, XTRIE, xtrie_run.strategy, xtrie_run.fan_out, xtrie_run.executors),
+        Performance(1e6 / xtrie_run.wall_us, each, each, xtrie_run.executors),
         costs[XTRIE].read,
         _top_of(session),
         source="executors",
         expected_us=theory,
-        net_speed=1e6 / net if net >= TOLD_MIN * theirs.wall_us else 0.0,
+        net_speed=1e6 / net if net >= TOLD_MIN * xtrie_run.wall_us else 0.0,
         cores=machine.cores,
         load=machine.load,
     )
@@ -316,16 +321,16 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     """A panel for each part of the figure, then those that the paper lacks: other costs, and the real runs."""
     most = max(row["queries"] for row in rows)
     rows = pick(rows, queries=most)
-    mine = pick(rows, engine=XTRIE, source="model")
+    model_rows = pick(rows, engine=XTRIE, source="model")
     tree = {"strategy": HIERARCHICAL, "fan_out": 1.0}
-    found = [
-        _panel("7a  Throughput", SPEED, [_series(mine, name, "speed", strategy=name) for name in (DATA, FILTER)]),
+    all_panels = [
+        _panel("7a  Throughput", SPEED, [_series(model_rows, name, "speed", strategy=name) for name in (DATA, FILTER)]),
         _panel(
             "7b  Latency",
             "µs",
             [
-                *(_series(mine, name, "latency_us", strategy=name) for name in (DATA, FILTER)),
-                _series(mine, "hierarchical", "latency_us", **tree),
+                *(_series(model_rows, name, "latency_us", strategy=name) for name in (DATA, FILTER)),
+                _series(model_rows, "hierarchical", "latency_us", **tree),
             ],
         ),
     ]
@@ -336,7 +341,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
             _series(model, f"hierarchical, f = {fan_out}", "speed", strategy=HIERARCHICAL, fan_out=float(fan_out))
             for fan_out in FAN_OUTS
         ]
-        found.append(_panel(f"7c  Throughput by fan-out, {title}", SPEED, series))
+        all_panels.append(_panel(f"7c  Throughput by fan-out, {title}", SPEED, series))
     real = pick(rows, source="executors")
     if real:
         names = [f"{row['strategy']}, {row['routers']}" for row in real]
@@ -344,12 +349,12 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
             Series("wall clock", names, [row["speed"] for row in real]),
             Series("without Spark's own part", names, [row["net_speed"] for row in real]),
         ]
-        found.append(Panel("Real runs on executors", "strategy, executors", SPEED, figures, kind="bars"))
-    return found
+        all_panels.append(Panel("Real runs on executors", "strategy, executors", SPEED, figures, kind="bars"))
+    return all_panels
 
 
-def _series(rows: Sequence[Row], name: str, y: str, **wanted: object) -> Series:
-    points = sorted((row["routers"], row[y]) for row in pick(rows, **wanted))
+def _series(rows: Sequence[Row], name: str, y: str, **labels: object) -> Series:
+    points = sorted((row["routers"], row[y]) for row in pick(rows, **labels))
     return Series(name, [x for x, _ in points], [figure for _, figure in points])
 
 

@@ -24,22 +24,22 @@ ORDERED = "trees, ordered"
 
 
 def measure(session: Session, point: Point) -> list[Row]:
-    documents, bound = messages(session), namespaces_of(schemas_of(session))
+    documents, namespaces = messages(session), namespaces_of(schemas_of(session))
     session.note(f"messages: {len(documents)}, {tags_of(documents):.0f} tags each on average")
     paths = expressions(session, point["queries"])
     trees = expressions(session, point["queries"], nested=BRANCHES)
     session.note(f"trees: the same paths with {BRANCHES:g} nested paths each")
-    rows = session.rows(("xtrie-single-path", "xtrie"), paths, documents, namespaces=bound)
+    rows = session.rows(("xtrie-single-path", "xtrie"), paths, documents, namespaces=namespaces)
     for row in rows:
-        row["substrings"] = substrings(paths, bound)
+        row["substrings"] = substrings(paths, namespaces)
     for row, kind in zip(rows, (f"single paths, {REFERENCE}", SINGLE, SAME), strict=True):
         row["kind"] = kind
-    for kind, ordered in ((TREES, False), (ORDERED, True)):
-        measured = session.rows(("xtrie",), trees, documents, ordered=ordered, namespaces=bound)
-        for row in measured:
-            row["substrings"] = substrings(trees, bound)
+    for kind, is_ordered in ((TREES, False), (ORDERED, True)):
+        tree_rows = session.rows(("xtrie",), trees, documents, ordered=is_ordered, namespaces=namespaces)
+        for row in tree_rows:
+            row["substrings"] = substrings(trees, namespaces)
             row["kind"] = kind if row["engine"] == "xtrie" else f"{kind}, {REFERENCE}"
-        rows += measured
+        rows += tree_rows
     return rows
 
 
@@ -87,8 +87,12 @@ def _why(rows: Sequence[Row], most: int, factors: dict[str, float | None]) -> st
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
-    mine = [row for row in rows if row["kind"] in (SINGLE, SAME, TREES, ORDERED)]
-    return [lines(mine, "Filtering time", ("queries", "filters"), ("us", "CPU µs per message"), key="kind", log_x=True)]
+    shown_rows = [row for row in rows if row["kind"] in (SINGLE, SAME, TREES, ORDERED)]
+    return [
+        lines(
+            shown_rows, "Filtering time", ("queries", "filters"), ("us", "CPU µs per message"), key="kind", log_x=True
+        )
+    ]
 
 
 EXPERIMENT = Experiment(

@@ -40,24 +40,24 @@ def measure(session: Session, point: Point) -> list[Row]:
 
 
 def verdict(rows: Sequence[Row]) -> list[Finding]:
-    mine = sorted(pick(rows, engine="yfilter"), key=lambda row: row["queries"])
-    findings = [_outweighed(mine, "parse_us", "treecast's own reader")]
-    if all(row["lxml_parse_us"] for row in mine):
-        findings.append(_outweighed(mine, "lxml_parse_us", "a general parser (lxml's, libxml2)"))
+    own_rows = sorted(pick(rows, engine="yfilter"), key=lambda row: row["queries"])
+    findings = [_matching_outweighed(own_rows, "parse_us", "treecast's own reader")]
+    if all(row["lxml_parse_us"] for row in own_rows):
+        findings.append(_matching_outweighed(own_rows, "lxml_parse_us", "a general parser (lxml's, libxml2)"))
     return findings
 
 
-def _outweighed(rows: Sequence[Row], parse: str, reader: str) -> Finding:
+def _matching_outweighed(rows: Sequence[Row], parse: str, reader: str) -> Finding:
     """In how many cases, from 1,000 queries on, parsing and collecting take longer than matching."""
     cases = [row for row in rows if row["queries"] >= 1_000]
-    outweighed = [row["queries"] for row in cases if row[parse] + row["emit_us"] > row["match_us"]]
-    share = len(outweighed) / len(cases) if len(cases) >= 3 else None
+    sizes_outweighed = [row["queries"] for row in cases if row[parse] + row["emit_us"] > row["match_us"]]
+    share = len(sizes_outweighed) / len(cases) if len(cases) >= 3 else None
     answer: Answer = at_least(share, agree=0.5, differs=0.2)
-    seen = "; ".join(
+    cost_texts = "; ".join(
         f"{row['queries']:,}: {row[parse]:,.0f} + {row['match_us']:,.0f} + {row['emit_us']:,.0f}" for row in rows
     )
-    upto = f", that is up to {max(outweighed):,} queries" if outweighed else ""
-    why = f"matching is outweighed in {len(outweighed)} of {len(cases)} cases{upto}"
+    upto = f", that is up to {max(sizes_outweighed):,} queries" if sizes_outweighed else ""
+    why = f"matching is outweighed in {len(sizes_outweighed)} of {len(cases)} cases{upto}"
     if answer != "agree" and rows:
         last = rows[-1]
         why += (
@@ -71,7 +71,7 @@ def _outweighed(rows: Sequence[Row], parse: str, reader: str) -> Finding:
         )
     return Finding(
         f"in many cases path matching is outweighed by parsing and collecting results; here with {reader}",
-        f"µs a document, parsing + matching + collecting, by queries: {seen}",
+        f"µs a document, parsing + matching + collecting, by queries: {cost_texts}",
         "of three sizes or more from 1,000 queries on: agree if parsing and collecting outweigh matching in half of "
         "them, differs "
         "below a fifth",
@@ -81,17 +81,17 @@ def _outweighed(rows: Sequence[Row], parse: str, reader: str) -> Finding:
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
-    drawn = []
+    all_panels = []
     for engine in ENGINES:
-        mine = pick(rows, engine=engine)
-        sizes = [f"{row['queries']:,}" for row in mine]
-        totals = [sum(row[column] for column, _ in PARTS) for row in mine]
+        own_rows = pick(rows, engine=engine)
+        sizes = [f"{row['queries']:,}" for row in own_rows]
+        totals = [sum(row[column] for column, _ in PARTS) for row in own_rows]
         series = [
-            Series(name, sizes, [100 * row[column] / total for row, total in zip(mine, totals, strict=True)])
+            Series(name, sizes, [100 * row[column] / total for row, total in zip(own_rows, totals, strict=True)])
             for column, name in PARTS
         ]
-        drawn.append(Panel(engine, "queries", "% of the time", series, kind="stacked"))
-    return drawn
+        all_panels.append(Panel(engine, "queries", "% of the time", series, kind="stacked"))
+    return all_panels
 
 
 EXPERIMENT = Experiment(

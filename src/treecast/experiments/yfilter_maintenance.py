@@ -25,37 +25,37 @@ def points(sizes: Sizes) -> list[Point]:
 def measure(session: Session, point: Point) -> list[Row]:
     """Add queries one by one to an index of a given size, and remove them again."""
     changes = session.sizes.queries[0]
-    drawn = news_queries(session, point["queries"] + changes)
-    base, added = drawn[: point["queries"]], drawn[point["queries"] :]
+    queries = news_queries(session, point["queries"] + changes)
+    base, new_queries = queries[: point["queries"]], queries[point["queries"] :]
     documents = news_documents(session)
-    steps = sum(query.replace("//", "/").count("/") + query.count("//") for query in added)
+    steps = sum(query.replace("//", "/").count("/") + query.count("//") for query in new_queries)
     rows, expected = [], None
     for engine in ENGINES:
         session.say(f"{engine}, {len(base):,} queries")
         index = Index(engine=engine)
         index.add_many(as_table(base))
         before, filtering = index.stats().states, session.fastest(index, documents)[0]
-        add, remove = _change(index, len(base), added)
-        _add(index, len(base), added)
+        add, remove = _change(index, len(base), new_queries)
+        _add(index, len(base), new_queries)
         states = index.stats().states - before
-        answers = _answers(index, documents, len(drawn))
-        _remove(index, len(base), added)
-        after = _answers(index, documents, len(drawn))
+        answers = _answers(index, documents, len(queries))
+        _remove(index, len(base), new_queries)
+        after = _answers(index, documents, len(queries))
         if expected is None:
             expected = answers, after
         else:
-            session.compare(engine, drawn, expected[0], answers)
-            session.compare(engine, drawn, expected[1], after)
+            session.compare(engine, queries, expected[0], answers)
+            session.compare(engine, queries, expected[1], after)
         rows.append(
             {
                 "queries": len(base),
                 "engine": engine,
-                "add_us": add / len(added) * 1e6,
-                "remove_us": remove / len(added) * 1e6,
+                "add_us": add / len(new_queries) * 1e6,
+                "remove_us": remove / len(new_queries) * 1e6,
                 "us": filtering / len(documents) * 1e6,
-                "new_states": states / len(added),
-                "steps": steps / len(added),
-                "changes": len(added),
+                "new_states": states / len(new_queries),
+                "steps": steps / len(new_queries),
+                "changes": len(new_queries),
                 "documents": len(documents),
             }
         )
@@ -92,8 +92,8 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
     filtering = value(rows, engine="yfilter", queries=most)
     share = (add + remove) / filtering if add and remove and filtering else None
     growth = slope(pairs(rows, "queries", "add_us", engine="yfilter"))
-    made, steps = (value(rows, column, engine="yfilter", queries=most) for column in ("new_states", "steps"))
-    reused = made / steps if made is not None and steps else None
+    new_states, steps = (value(rows, column, engine="yfilter", queries=most) for column in ("new_states", "steps"))
+    new_share = new_states / steps if new_states is not None and steps else None
     rivals = {
         rival: ratio(rows, rival, "yfilter", y="add_us", queries=most) for rival in ("hybrid", "xfilter", REFERENCE)
     }
@@ -119,9 +119,9 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
         ),
         Finding(
             "the sharing of structure keeps changes small",
-            f"at {most:,} queries a new query of {figure(steps, 1)} transitions makes {figure(made, 2)} states",
+            f"at {most:,} queries a new query of {figure(steps, 1)} transitions makes {figure(new_states, 2)} states",
             "agree if at most half of the states that a query needs are new, differs above nine tenths",
-            at_most(None if short else reused, agree=0.5, differs=0.9),
+            at_most(None if short else new_share, agree=0.5, differs=0.9),
             short,
         ),
     ]

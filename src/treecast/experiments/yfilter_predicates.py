@@ -38,8 +38,8 @@ def points(sizes: Sizes) -> list[Point]:
 
 def measure(session: Session, point: Point) -> list[Row]:
     key = f"{point['paths']} {point['predicates']}"
-    drawn = session.once(key, lambda: draw(session, point, max(session.sizes.queries)))
-    queries, documents = drawn[: point["queries"]], numbered_documents(session)
+    all_queries = session.once(key, lambda: draw(session, point, max(session.sizes.queries)))
+    queries, documents = all_queries[: point["queries"]], numbered_documents(session)
     # How many would match without predicates: what is left for SP to test.
     structural = session.rows((), [path_of(query) for query in queries], documents)[0]["matches"]
     labels = {"paths": point["paths"], "predicates": point["predicates"], "structural": structural}
@@ -67,11 +67,11 @@ def draw(session: Session, point: Point, count: int) -> list[str]:
     source = generate_queries(
         with_numbers(news_schema(session)), count * DRAWS_PER_QUERY_MAX, settings, seed=session.seed
     )
-    found = list(with_distinct_paths(source, count)) if point["paths"] == SET_KINDS[1] else first(source, count)
-    if len(found) < count:
-        message = f"the DTD gave only {len(found):,} distinct paths of the {count:,} asked for"
-        raise QueryLimitError(message, code="TC381", hint=f"ask for {len(found):,} queries")
-    return found
+    queries = list(with_distinct_paths(source, count)) if point["paths"] == SET_KINDS[1] else first(source, count)
+    if len(queries) < count:
+        message = f"the DTD gave only {len(queries):,} distinct paths of the {count:,} asked for"
+        raise QueryLimitError(message, code="TC381", hint=f"ask for {len(queries):,} queries")
+    return queries
 
 
 def with_numbers(schema: Schema) -> Schema:
@@ -93,13 +93,13 @@ def first(source: Iterator[str], count: int) -> list[str]:
 
 
 def with_distinct_paths(source: Iterator[str], count: int) -> Iterator[str]:
-    seen: set[str] = set()
+    known_paths: set[str] = set()
     for query in source:
         path = path_of(query)
-        if path not in seen:
-            seen.add(path)
+        if path not in known_paths:
+            known_paths.add(path)
             yield query
-            if len(seen) == count:
+            if len(known_paths) == count:
                 return
 
 
@@ -120,7 +120,7 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
     }
     mean = {kind: geometric_mean([factors[key] for key in factors if key[0] == kind]) for kind in SET_KINDS}
     every = geometric_mean(list(factors.values())) if enough else None
-    pruned = mean[SET_KINDS[1]] / mean[SET_KINDS[0]] if enough and all(mean.values()) else None  # type: ignore[operator]
+    pruning = mean[SET_KINDS[1]] / mean[SET_KINDS[0]] if enough and all(mean.values()) else None  # type: ignore[operator]
     shares = {kind: share_matching(large, kind) for kind in SET_KINDS}
     return [
         Finding(
@@ -143,7 +143,7 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
                 f"{kind}: {shares[kind]:.0%} match without predicates, Inline {times(mean[kind])}" for kind in SET_KINDS
             ),
             "agree if the factor is larger by 1.2x where fewer paths match, differs if it is smaller",
-            at_least(pruned, agree=1.2, differs=1.0),
+            at_least(pruning, agree=1.2, differs=1.0),
             short,
         ),
         _future_work(rows, most, short),
@@ -154,8 +154,8 @@ def _future_work(rows: Sequence[Row], most: int, short: str) -> Finding:
     """Inline's cost follows the predicates, SP's does not: a failed predicate saves Inline nothing."""
     growth = {}
     for engine in ENGINES:
-        taken = [pairs(rows, "predicates", engine=engine, paths=kind, queries=most) for kind in SET_KINDS]
-        growth[engine] = geometric_mean([curve[-1][1] / curve[0][1] if len(curve) > 1 else None for curve in taken])
+        curves = [pairs(rows, "predicates", engine=engine, paths=kind, queries=most) for kind in SET_KINDS]
+        growth[engine] = geometric_mean([curve[-1][1] / curve[0][1] if len(curve) > 1 else None for curve in curves])
     sp, inline = growth["yfilter"], growth["yfilter-inline"]
     excess = inline / sp if inline and sp and not short else None
     return Finding(
@@ -170,13 +170,13 @@ def _future_work(rows: Sequence[Row], most: int, short: str) -> Finding:
 
 
 def share_matching(rows: Sequence[Row], kind: str) -> float:
-    found = pick(rows, paths=kind, engine="yfilter")
-    return float(sum(row["structural"] for row in found) / sum(row["queries"] for row in found))
+    own_rows = pick(rows, paths=kind, engine="yfilter")
+    return float(sum(row["structural"] for row in own_rows) / sum(row["queries"] for row in own_rows))
 
 
 def geometric_mean(figures: Sequence[float | None]) -> float | None:
-    known = [figure for figure in figures if figure]
-    return math.exp(sum(map(math.log, known)) / len(known)) if known else None
+    positive_figures = [figure for figure in figures if figure]
+    return math.exp(sum(map(math.log, positive_figures)) / len(positive_figures)) if positive_figures else None
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:

@@ -23,7 +23,9 @@ def measure(session: Session, point: Point) -> list[Row]:
 
 def verdict(rows: Sequence[Row]) -> list[Finding]:
     most = max(row["queries"] for row in rows)
-    findings = [_over(rows, rival, most, published) for rival, published in (("xfilter", 24), ("hybrid", 11))]
+    findings = [
+        _over(rows, rival, most, published_factor) for rival, published_factor in (("xfilter", 24), ("hybrid", 11))
+    ]
     slopes = {engine: slope(pairs(rows, "queries", engine=engine)) for engine in ENGINES}
     flatter = None
     if most >= QUERIES_MIN and slopes["yfilter"] is not None:
@@ -43,17 +45,19 @@ def verdict(rows: Sequence[Row]) -> list[Finding]:
     return findings
 
 
-def _over(rows: Sequence[Row], rival: str, most: int, published: int) -> Finding:
-    seen = {size: ratio(rows, rival, "yfilter", queries=size) for size in sorted({row["queries"] for row in rows})}
-    at_most_queries = seen[most] if most >= QUERIES_MIN else None
+def _over(rows: Sequence[Row], rival: str, most: int, published_factor: int) -> Finding:
+    factor_by_size = {
+        size: ratio(rows, rival, "yfilter", queries=size) for size in sorted({row["queries"] for row in rows})
+    }
+    at_most_queries = factor_by_size[most] if most >= QUERIES_MIN else None
     answer = at_least(at_most_queries, agree=AGREE, differs=DIFFERS)
-    crossing = next((size for size, factor in seen.items() if factor is not None and factor > 1), None)
+    crossing = next((size for size, factor in factor_by_size.items() if factor is not None and factor > 1), None)
     why = {
         "agree": f"with few queries it is otherwise: {rival} is overtaken at {crossing:,} queries here. The NFA looks "
         f"at every "
         "active //-child state at every element, the rival only at candidates of the element's name, so sharing has to "
         "pay for that first"
-        if crossing and crossing > min(seen)
+        if crossing and crossing > min(factor_by_size)
         else "YFilter is ahead at all sizes",
         "differs": f"{rival} keeps up: its distinct paths share no work, but each costs little where few candidates "
         f"wait",
@@ -62,8 +66,10 @@ def _over(rows: Sequence[Row], rival: str, most: int, published: int) -> Finding
         else "the factor lies between the thresholds",
     }[answer]
     return Finding(
-        f"an order of magnitude over {rival} (the full paper: {published} times at 100,000 queries)",
-        f"{rival} takes " + ", ".join(f"{times(factor)} at {size:,}" for size, factor in seen.items()) + " queries",
+        f"an order of magnitude over {rival} (the full paper: {published_factor} times at 100,000 queries)",
+        f"{rival} takes "
+        + ", ".join(f"{times(factor)} at {size:,}" for size, factor in factor_by_size.items())
+        + " queries",
         f"at the largest size, {QUERIES_MIN:,} queries or more: agree from {AGREE:g}x, differs below {DIFFERS:g}x",
         answer,
         why,

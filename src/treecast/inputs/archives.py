@@ -37,7 +37,7 @@ from treecast.inputs.inflate import (
     SIGNATURE_BYTES_MAX,
     TAR_HEADER_BYTES_MAX,
     Budget,
-    Prefixed,
+    PrefixedStream,
     Readable,
     compression_of,
     inflating,
@@ -71,16 +71,16 @@ def entries(
     kind = kind_of(file.path)
     check_unchanged(file)
     try:
-        with Path(file.path).open("rb") as opened:
+        with Path(file.path).open("rb") as handle:
             # The length of a pipe is unknown. What comes out of it is bounded by the size of a document.
             size = sys.maxsize if file.bytes == SIZE_UNKNOWN else file.bytes
             budget = Budget(size, ratio_max)
             if kind == "zip":
-                yield from _zip_entries(file.path, opened, pattern, budget)
+                yield from _zip_entries(file.path, handle, pattern, budget)
                 return
-            stream = _File(opened)
+            stream = _File(handle)
             if kind == "plain":
-                yield Entry(file.path, _uncompressed(stream, budget))
+                yield Entry(file.path, _uncompress(stream, budget))
             elif kind in COMPRESSIONS.values():
                 yield Entry(file.path, budget.stream(inflating(stream, kind)))
             else:
@@ -93,14 +93,14 @@ def entries(
 
 def standard_input() -> Entry:
     """Standard input as a document or a record file, uncompressed if need be."""
-    return Entry(STDIN, _uncompressed(_File(sys.stdin.buffer), Budget(sys.maxsize, RATIO_MAX)))
+    return Entry(STDIN, _uncompress(_File(sys.stdin.buffer), Budget(sys.maxsize, RATIO_MAX)))
 
 
 def is_compressed(path: str) -> bool:
     """Whether a file begins as compressed ones do; False where it cannot be read."""
     try:
-        with Path(path).open("rb") as opened:
-            return compression_of(opened.read(SIGNATURE_BYTES_MAX)) is not None
+        with Path(path).open("rb") as handle:
+            return compression_of(handle.read(SIGNATURE_BYTES_MAX)) is not None
     except OSError:
         return False
 
@@ -126,10 +126,10 @@ def check_unchanged(file: ListedFile) -> None:
         )
 
 
-def _uncompressed(stream: _File, budget: Budget) -> Readable:
+def _uncompress(stream: _File, budget: Budget) -> Readable:
     """What is in a file whose name says nothing of compression."""
     head = stream.read(SIGNATURE_BYTES_MAX)
-    whole = Prefixed(head, stream)
+    whole = PrefixedStream(head, stream)
     kind = compression_of(head)
     return whole if kind is None else budget.stream(inflating(whole, kind))
 
@@ -137,12 +137,12 @@ def _uncompressed(stream: _File, budget: Budget) -> Readable:
 class _File:
     """A file that raises only PipelineError when it is read."""
 
-    def __init__(self, opened: Readable) -> None:
-        self._opened = opened
+    def __init__(self, handle: Readable) -> None:
+        self._handle = handle
 
     def read(self, size: int, /) -> bytes:
         try:
-            return self._opened.read(size)
+            return self._handle.read(size)
         except OSError as error:
             raise unreadable(error) from None
 
@@ -157,7 +157,7 @@ def _zip_entries(path: str, file: Any, pattern: str, budget: Budget) -> Iterator
             if member.is_dir() or not fits(member.filename, pattern):
                 continue
             name = f"{path}!/{member.filename}"
-            if budget.spent:
+            if budget.is_spent:
                 yield name, _not_read()
                 return
             try:
@@ -187,11 +187,11 @@ def _as_stored(member: zipfile.ZipInfo) -> zipfile.ZipInfo:
 
     What zipfile inflates itself is not bounded: it hands bzip2 and LZMA a piece and takes whatever comes out.
     """
-    stored = copy.copy(member)
-    stored.compress_type = zipfile.ZIP_STORED
-    stored.file_size = member.compress_size
-    del stored.CRC
-    return stored
+    plain_member = copy.copy(member)
+    plain_member.compress_type = zipfile.ZIP_STORED
+    plain_member.file_size = member.compress_size
+    del plain_member.CRC
+    return plain_member
 
 
 class _ZipMember:
@@ -199,18 +199,18 @@ class _ZipMember:
 
     def __init__(self, source: Readable, member: zipfile.ZipInfo) -> None:
         self._source = source
-        self._left = member.file_size
+        self._bytes_left = member.file_size
         self._expected = member.CRC
         self._checksum = 0
 
     def read(self, size: int, /) -> bytes:
         data = self._source.read(size)
         self._checksum = zlib.crc32(data, self._checksum)
-        self._left -= len(data)
-        if self._left < 0:
+        self._bytes_left -= len(data)
+        if self._bytes_left < 0:
             raise zipfile.BadZipFile("it is longer than the archive says")
         if not data and size:
-            if self._left:
+            if self._bytes_left:
                 raise EOFError("it ends too soon")
             if self._checksum != self._expected:
                 raise zipfile.BadZipFile("its checksum is wrong")
@@ -228,13 +228,13 @@ def _tar_entries(
                 source.headers_end()
                 if member.isfile() and fits(member.name, pattern):
                     name = f"{path}!/{member.name}"
-                    if budget.spent:
+                    if budget.is_spent:
                         yield name, _not_read()
                         return
                     data = _Member(archive.extractfile(member))
                     inner = _inner(data, member.name)
                     yield Entry(name, budget.stream(inner, archive.offset - member.offset_data))
-                    if data.failed:
+                    if data.has_failed:
                         return
                 _skip_rest(archive)
                 source.headers_begin(archive)
@@ -245,8 +245,8 @@ def _tar_entries(
 def _skip_rest(archive: tarfile.TarFile) -> None:
     """Skip the data of the current member. tarfile itself would never end if the archive is shorter than it states."""
     file: Any = archive.fileobj
-    while (left := archive.offset - file.tell()) > 0:
-        if not file.read(min(left, PIECE_BYTES)):
+    while (bytes_left := archive.offset - file.tell()) > 0:
+        if not file.read(min(bytes_left, PIECE_BYTES)):
             raise tarfile.ReadError("it ends too soon")
 
 
@@ -255,13 +255,13 @@ class _TarSource:
 
     def __init__(self, source: Readable) -> None:
         self._source = source
-        self._left: int | None = TAR_HEADER_BYTES_MAX
+        self._bytes_left: int | None = TAR_HEADER_BYTES_MAX
 
     def read(self, size: int, /) -> bytes:
         data = self._source.read(size)
-        if self._left is not None:
-            self._left -= len(data)
-            if self._left < 0:
+        if self._bytes_left is not None:
+            self._bytes_left -= len(data)
+            if self._bytes_left < 0:
                 raise _too_long_headers()
         return data
 
@@ -270,11 +270,11 @@ class _TarSource:
         header_bytes = sum(len(name) + len(value) for name, value in archive.pax_headers.items())
         if header_bytes > TAR_HEADER_BYTES_MAX:
             raise _too_long_headers()
-        self._left = TAR_HEADER_BYTES_MAX
+        self._bytes_left = TAR_HEADER_BYTES_MAX
 
     def headers_end(self) -> None:
         """What comes is data."""
-        self._left = None
+        self._bytes_left = None
 
 
 def _too_long_headers() -> PipelineError:
@@ -287,14 +287,14 @@ class _Member:
 
     def __init__(self, source: Any) -> None:
         self._source: Readable = source
-        self.failed = False
+        self.has_failed = False
 
     def read(self, size: int, /) -> bytes:
         try:
             return self._source.read(size)
         except PipelineError:
-            self.failed = True
+            self.has_failed = True
             raise
         except CORRUPT as error:
-            self.failed = True
+            self.has_failed = True
             raise PipelineError(f"this member of an archive is corrupt: {reason(error)}", code="TC714") from None

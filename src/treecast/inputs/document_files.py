@@ -153,21 +153,21 @@ def read_document(name: str, settings: ReadSettings) -> bytes:
         items = _read_entry(standard_input(), settings)
     else:
         items = read_file(file or ListedFile(name, SIZE_UNKNOWN, 0), settings)
-    found: list[WholeDocument] = []
+    matches: list[WholeDocument] = []
     for item in items:
         if member is not None and item.name != name:
             continue
         if isinstance(item, Refusal):
             raise item.error
         assert isinstance(item, WholeDocument)
-        found.append(item)
-        if len(found) > 1 and member is None:
-            hint = f"name one of them: {found[0].name}"
+        matches.append(item)
+        if len(matches) > 1 and member is None:
+            hint = f"name one of them: {matches[0].name}"
             raise PipelineError("the file holds several documents", code="TC710", hint=hint)
-    if not found:
+    if not matches:
         message = "the archive has no member of this name" if member is not None else "the archive holds no document"
         raise PipelineError(message, code="TC710", hint="look into the archive for what it holds")
-    return found[0].data
+    return matches[0].data
 
 
 def read_record(name: str, settings: ReadSettings) -> bytes:
@@ -181,12 +181,12 @@ def read_record(name: str, settings: ReadSettings) -> bytes:
     archive = file.partition(MEMBER)[0]
     failures: list[TreecastError] = []
 
-    def report(refused: str, error: TreecastError) -> None:
-        if refused in (name, file, archive):
+    def report(source: str, error: TreecastError) -> None:
+        if source in (name, file, archive):
             failures.append(error)
 
-    for found, data in documents([file if look(file) or file == STDIN else archive], settings, report):
-        if found == name:
+    for record_name, data in documents([file if look(file) or file == STDIN else archive], settings, report):
+        if record_name == name:
             return data
         if failures:
             break
@@ -214,12 +214,12 @@ def read_file(
 
 def _sources(paths: Sequence[str], settings: ReadSettings, report: Report) -> Iterator[ListedFile | None]:
     """The files that the paths mean; None is standard input."""
-    seen: set[str] | None = set() if len(paths) > 1 else None
+    listed_paths: set[str] | None = set() if len(paths) > 1 else None
     for path in paths:
         if path == STDIN:
             yield None
         else:
-            yield from list_files([path], settings.pattern, report, seen)
+            yield from list_files([path], settings.pattern, report, listed_paths)
 
 
 def _read_entry(
@@ -242,11 +242,11 @@ def _read_entry(
 
 def _read_all(stream: Readable, limit: int) -> bytes:
     parts: list[bytes] = []
-    left = limit + 1
-    while left > 0 and (data := stream.read(min(left, READ_BYTES))):
+    bytes_left = limit + 1
+    while bytes_left > 0 and (data := stream.read(min(bytes_left, READ_BYTES))):
         parts.append(data)
-        left -= len(data)
-    if left <= 0:
+        bytes_left -= len(data)
+    if bytes_left <= 0:
         message = f"the document is longer than {limit} bytes, the limit document_bytes_max"
         raise DocumentLimitError(message, code="TC301", hint="raise document_bytes_max")
     return b"".join(parts)
@@ -257,8 +257,8 @@ def _read_part(file: ListedFile, settings: ReadSettings, part: Part) -> Iterator
 
     check_unchanged(file)
     try:
-        with Path(file.path).open("rb") as opened:
-            for batch in split(opened, settings.rule, part=part):
+        with Path(file.path).open("rb") as handle:
+            for batch in split(handle, settings.rule, part=part):
                 yield RecordRows(file.path, batch)
     except OSError as error:
         raise unreadable(error) from None

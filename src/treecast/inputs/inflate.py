@@ -66,35 +66,35 @@ class Budget:
 
     def __init__(self, file_bytes: int, ratio_max: int) -> None:
         self._ratio_max = ratio_max
-        self._left = max(file_bytes * ratio_max, RATIO_FREE_BYTES)
-        self._left_behind = file_bytes * ratio_max
+        self._bytes_left = max(file_bytes * ratio_max, RATIO_FREE_BYTES)
+        self._member_bytes_left = file_bytes * ratio_max
         self._share: int | None = None
 
     @property
-    def spent(self) -> bool:
+    def is_spent(self) -> bool:
         """Whether nothing more may be read of the file."""
-        return self._left < 0 and self._left_behind < 0
+        return self._bytes_left < 0 and self._member_bytes_left < 0
 
     def stream(self, source: Readable, packed_bytes: int = 0) -> Readable:
         """The stream of a member that has so many bytes in the file; the one before it is done with."""
-        self._share = packed_bytes * self._ratio_max if self._left < 0 else None
-        return _Counted(source, self)
+        self._share = packed_bytes * self._ratio_max if self._bytes_left < 0 else None
+        return _CountedStream(source, self)
 
     def take(self, count: int) -> None:
         """Raise PipelineError (TC715) where so many bytes are too many."""
         if self._share is None:
-            self._left -= count
-            over = self._left < 0
+            self._bytes_left -= count
+            over = self._bytes_left < 0
         else:
             self._share -= count
-            self._left_behind -= count
-            over = self._share < 0 or self._left_behind < 0
+            self._member_bytes_left -= count
+            over = self._share < 0 or self._member_bytes_left < 0
         if over:
             message = f"the file unpacks to more than {self._ratio_max} times its size"
             raise PipelineError(message, code="TC715", hint="raise ratio_max if that is right")
 
 
-class _Counted:
+class _CountedStream:
     def __init__(self, source: Readable, budget: Budget) -> None:
         self._source = source
         self._budget = budget
@@ -118,22 +118,22 @@ class Inflating:
         self._one = one
         self._inner = make()
         self._input = head
-        self._started = self._ended = False
-        self._failed: PipelineError | None = None
+        self._has_started = self._has_ended = False
+        self._error: PipelineError | None = None
 
     def read(self, size: int, /) -> bytes:
         parts: list[bytes] = []
-        wanted = size
-        while wanted > 0 and not self._ended and self._failed is None:
+        bytes_wanted = size
+        while bytes_wanted > 0 and not self._has_ended and self._error is None:
             try:
-                data = self._step(min(wanted, PIECE_BYTES))
+                data = self._step(min(bytes_wanted, PIECE_BYTES))
             except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-                self._failed = _refusal(error)
+                self._error = _refusal(error)
                 break
             parts.append(data)
-            wanted -= len(data)
-        if self._failed is not None and not any(parts):  # what could be read comes first
-            raise self._failed
+            bytes_wanted -= len(data)
+        if self._error is not None and not any(parts):  # what could be read comes first
+            raise self._error
         return b"".join(parts)
 
     def _step(self, size: int) -> bytes:
@@ -142,16 +142,16 @@ class Inflating:
             self._input = self._source.read(PIECE_BYTES)
             if not self._input:
                 if self._one:
-                    self._ended = True
+                    self._has_ended = True
                     return b""
-                raise EOFError("it ends too soon" if self._started else "it is empty")
-        self._started = True
+                raise EOFError("it ends too soon" if self._has_started else "it is empty")
+        self._has_started = True
         data: bytes = self._inner.decompress(self._input, size)
         self._input = getattr(self._inner, "unconsumed_tail", b"")
         if self._inner.eof:
             rest = b"" if self._one else self._inner.unused_data or self._source.read(PIECE_BYTES)
-            self._ended = not rest.strip(b"\0")  # tapes pad with zeros
-            if not self._ended:
+            self._has_ended = not rest.strip(b"\0")  # tapes pad with zeros
+            if not self._has_ended:
                 self._inner, self._input = self._make(), rest
         return data
 
@@ -163,25 +163,25 @@ class InflatingZstd:
         import pyarrow as pa
 
         self._stream = pa.CompressedInputStream(pa.PythonFile(_ArrowSource(source), mode="r"), "zstd")
-        self._failed: PipelineError | None = None
+        self._error: PipelineError | None = None
 
     def read(self, size: int, /) -> bytes:
         parts: list[bytes] = []
-        wanted = size
-        while wanted > 0 and self._failed is None:
+        bytes_wanted = size
+        while bytes_wanted > 0 and self._error is None:
             try:
-                data = self._stream.read(min(wanted, PIECE_BYTES))
+                data = self._stream.read(min(bytes_wanted, PIECE_BYTES))
             except PipelineError as error:
-                self._failed = error
+                self._error = error
             except (OSError, EOFError, ValueError) as error:
-                self._failed = _refusal(error)
+                self._error = _refusal(error)
             else:
                 if not data:
                     break
                 parts.append(data)
-                wanted -= len(data)
-        if self._failed is not None and not parts:  # what could be read comes first
-            raise self._failed
+                bytes_wanted -= len(data)
+        if self._error is not None and not parts:  # what could be read comes first
+            raise self._error
         return b"".join(parts)
 
 
@@ -192,20 +192,20 @@ class _ArrowSource:
 
     def __init__(self, source: Readable) -> None:
         self._source = source
-        self._started = False
+        self._has_started = False
 
     def read(self, size: int) -> bytes:
         data = self._source.read(size)
-        if not data and not self._started:
+        if not data and not self._has_started:
             raise EOFError("it is empty")
-        self._started = True
+        self._has_started = True
         return data
 
     def close(self) -> None:
         """The file is closed by whoever opened it."""
 
 
-class Prefixed:
+class PrefixedStream:
     """A stream with bytes that were already taken from it put back in front."""
 
     def __init__(self, head: bytes, source: Readable) -> None:
@@ -247,10 +247,10 @@ def inflating_member(source: Readable, method: int) -> Readable:
     if method == zipfile.ZIP_LZMA:
         # Two bytes of version, two of the size of the properties, five properties. In front of a size that is not known
         # these are the header of an .lzma file, for which there is a limit of memory; raw streams have none.
-        about = source.read(9)
-        if len(about) < 9 or about[2:4] != b"\x05\x00":
+        properties = source.read(9)
+        if len(properties) < 9 or properties[2:4] != b"\x05\x00":
             raise ValueError("its LZMA properties make no sense")
-        head = about[4:] + b"\xff" * 8
+        head = properties[4:] + b"\xff" * 8
         return Inflating(
             source,
             lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=LZMA_MEMORY_BYTES_MAX),

@@ -119,13 +119,13 @@ def walk(path: str, pattern: str = EVERY_FILE, *, may_be_empty: bool = False) ->
     is set.
     """
     starts, is_pattern = _starts(path, may_be_empty=may_be_empty)
-    seen: set[str] = set()  # "docs/**" gives a directory, and what is in it
+    yielded_paths: set[str] = set()  # "docs/**" gives a directory, and what is in it
     for start in starts:
         for file in _files_at(start, pattern, is_pattern=is_pattern):
             if not is_pattern:
                 yield file
-            elif file.path not in seen:
-                seen.add(file.path)
+            elif file.path not in yielded_paths:
+                yielded_paths.add(file.path)
                 yield file
 
 
@@ -137,10 +137,10 @@ def check_exists(path: str, *, may_be_empty: bool) -> None:
 def look(path: str) -> ListedFile | None:
     """The file as it is now; None where it is gone, or no plain file."""
     try:
-        about = Path(path).stat()
+        status = Path(path).stat()
     except (OSError, ValueError):
         return None
-    return ListedFile(path, about.st_size, about.st_mtime_ns) if stat.S_ISREG(about.st_mode) else None
+    return ListedFile(path, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
 
 def pattern_base(path: str) -> str:
@@ -205,24 +205,26 @@ def _files_at(start: str, pattern: str, *, is_pattern: bool) -> Iterator[ListedF
 
 
 def _walk_directory(directory: str, pattern: str) -> Iterator[ListedFile]:
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     waiting = [directory]
     while waiting:
         here = waiting.pop()
         try:
-            about = os.stat(here)  # noqa: PTH116
-            if (about.st_dev, about.st_ino) in seen:
+            status = os.stat(here)  # noqa: PTH116
+            if (status.st_dev, status.st_ino) in visited:
                 continue
-            seen.add((about.st_dev, about.st_ino))
+            visited.add((status.st_dev, status.st_ino))
             with os.scandir(here) as entries:
-                listed = sorted((e for e in entries if not e.name.startswith(HIDDEN)), key=lambda entry: entry.name)
+                visible_entries = sorted(
+                    (e for e in entries if not e.name.startswith(HIDDEN)), key=lambda entry: entry.name
+                )
         except FileNotFoundError:
             continue  # gone since its parent was listed
         except OSError:
             yield ListedFile(here, SIZE_UNKNOWN, 0)
             continue
         below: list[os.DirEntry[str]] = []
-        for entry in listed:
+        for entry in visible_entries:
             if _is_directory(entry):
                 below.append(entry)
             elif is_archive(entry.name) or fits(entry.name, pattern):

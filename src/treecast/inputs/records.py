@@ -84,12 +84,12 @@ class Rule:
     record_bytes_max: int = RECORD_BYTES_MAX
 
     def __post_init__(self) -> None:
-        for name in self._listed():
+        for name in self._list_names():
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise ValueError(f'record must be "*" or the names of elements, not {self.record!r}')
         self.splitter(Part())
 
-    def _listed(self) -> list[str]:
+    def _list_names(self) -> list[str]:
         names = [self.record] if isinstance(self.record, str) else list(self.record)
         if not names:
             raise ValueError('record must be "*" or the names of elements, not nothing')
@@ -99,12 +99,12 @@ class Rule:
         """The native splitter for a part of a file."""
         stop = _WHOLE_FILE if part.end is None else part.end
         entities = native_entities(self.entities)
-        return _native.RecordSplitter(self._listed(), self.record_bytes_max, entities, part.state, stop)
+        return _native.RecordSplitter(self._list_names(), self.record_bytes_max, entities, part.state, stop)
 
     def planner(self, part_bytes: int) -> _native.RecordPlanner:
         """The native planner for parts of about so many bytes."""
         entities = native_entities(self.entities)
-        return _native.RecordPlanner(self._listed(), self.record_bytes_max, entities, part_bytes)
+        return _native.RecordPlanner(self._list_names(), self.record_bytes_max, entities, part_bytes)
 
 
 def plan(file: IO[bytes], rule: Rule, *, part_bytes: int) -> list[Part]:
@@ -169,28 +169,28 @@ def _batches(splitter: _native.RecordSplitter, batch_bytes: int, *, flush: bool)
 
 
 def _batch(
-    data: bytes, ends: bytes, offsets: bytes, ordinals: bytes, refused: list[tuple[int, Exception]]
+    data: bytes, ends: bytes, offsets: bytes, ordinals: bytes, refusals: list[tuple[int, Exception]]
 ) -> pa.RecordBatch:
     count = len(offsets) // 8
     errors = pa.nulls(count, ERROR)
-    known = document = None
-    if refused:
+    ordinal_validity = document_validity = None
+    if refusals:
         error_rows: list[dict[str, object] | None] = [None] * count
-        present = bytearray(b"\xff" * (count // 8 + 1))
-        for row, error in refused:
+        validity_bits = bytearray(b"\xff" * (count // 8 + 1))
+        for row, error in refusals:
             assert isinstance(error, DocumentError)
             error_rows[row] = {"code": error.code, "message": str(error), "offset": error.offset}
-            present[row >> 3] &= ~(1 << (row & 7))
+            validity_bits[row >> 3] &= ~(1 << (row & 7))
         errors = pa.array(error_rows, ERROR)
-        document = pa.py_buffer(bytes(present))
+        document_validity = pa.py_buffer(bytes(validity_bits))
         if memoryview(ordinals).cast("q")[count - 1] < 0:  # only the last row can be about the file itself
             last = bytearray(b"\xff" * (count // 8 + 1))
             last[(count - 1) >> 3] &= ~(1 << ((count - 1) & 7))
-            known = pa.py_buffer(bytes(last))
+            ordinal_validity = pa.py_buffer(bytes(last))
     columns = [
-        pa.Array.from_buffers(pa.binary(), count, [document, pa.py_buffer(ends), pa.py_buffer(data)]),
+        pa.Array.from_buffers(pa.binary(), count, [document_validity, pa.py_buffer(ends), pa.py_buffer(data)]),
         pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]),
-        pa.Array.from_buffers(pa.int64(), count, [known, pa.py_buffer(ordinals)]),
+        pa.Array.from_buffers(pa.int64(), count, [ordinal_validity, pa.py_buffer(ordinals)]),
         errors,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

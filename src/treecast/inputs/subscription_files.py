@@ -39,6 +39,7 @@ FORMAT_OF_SUFFIX = {
     ".xpath": "lines",
 }
 COLUMNS = ("id", "query", "namespaces", "ordered", "deliver")
+SETTINGS = frozenset(COLUMNS[2:])
 FIELD_CHARS_MAX = 64 << 20
 RECORDS_AT_ONCE = 1 << 16
 STDIN = "-"
@@ -93,13 +94,15 @@ def _read_csv(path: str, lines: Iterable[str], note: Note) -> Iterator[dict[str,
     try:
         header = [name.strip().lower() for name in next(rows, [])]
         _check_columns(path, header, note)
+        has_settings = not SETTINGS.isdisjoint(header)  # most sets are ids and queries alone
         for row in rows:
             if not row:
                 continue
             if len(row) != len(header):
                 message = f"line {rows.line_num}: {len(row)} fields where the header has {len(header)}"
                 raise _broken(path, message, hint)
-            yield _csv_record(path, rows.line_num, dict(zip(header, row, strict=True)))
+            fields = dict(zip(header, row, strict=True))
+            yield _csv_record(path, rows.line_num, fields) if has_settings else fields
     except csv.Error as error:
         raise _broken(path, f"line {rows.line_num}: {error}", hint) from None
 
@@ -119,7 +122,7 @@ def _csv_record(path: str, line: int, fields: dict[str, str]) -> dict[str, Any]:
 
 
 def _read_json_lines(path: str, lines: Iterable[str], note: Note) -> Iterator[dict[str, Any]]:
-    ignored: set[str] = set()
+    ignored_keys: set[str] = set()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -128,43 +131,43 @@ def _read_json_lines(path: str, lines: Iterable[str], note: Note) -> Iterator[di
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _broken(path, f"{place}: {error}", "write one JSON object a line") from None
-        yield _json_record(path, place, record, ignored)
-    _note_ignored(path, sorted(ignored), note)
+        yield _json_record(path, place, record, ignored_keys)
+    _note_ignored(path, sorted(ignored_keys), note)
 
 
 def _read_json_array(path: str, text: str, note: Note) -> Iterator[dict[str, Any]]:
-    ignored: set[str] = set()
+    ignored_keys: set[str] = set()
     try:
         records = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _broken(path, str(error), "write an array of JSON objects") from None
     for number, record in enumerate(records):
-        yield _json_record(path, f"item {number}", record, ignored)
-    _note_ignored(path, sorted(ignored), note)
+        yield _json_record(path, f"item {number}", record, ignored_keys)
+    _note_ignored(path, sorted(ignored_keys), note)
 
 
-def _json_record(path: str, place: str, record: Any, ignored: set[str]) -> dict[str, Any]:
+def _json_record(path: str, place: str, record: Any, ignored_keys: set[str]) -> dict[str, Any]:
     if not isinstance(record, dict) or "id" not in record or "query" not in record:
         raise _broken(path, f"{place}: no object with id and query", 'write {"id": "q1", "query": "/a/b"}')
-    ignored.update(record.keys() - set(COLUMNS))
-    kept = {key: record[key] for key in COLUMNS if record.get(key) is not None}
-    if isinstance(kept.get("id"), int) and not isinstance(kept["id"], bool):
-        kept["id"] = str(kept["id"])
+    ignored_keys.update(record.keys() - set(COLUMNS))
+    fields = {key: record[key] for key in COLUMNS if record.get(key) is not None}
+    if isinstance(fields.get("id"), int) and not isinstance(fields["id"], bool):
+        fields["id"] = str(fields["id"])
     kinds = {"id": str, "query": str, "ordered": bool, "deliver": str}
     for key, kind in kinds.items():
-        if (key in kept or key in ("id", "query")) and not isinstance(kept.get(key), kind):
-            wanted = "true or false" if kind is bool else "a string"
-            raise _broken(path, f"{place}: {key} is not {wanted}", f"write {wanted}")
-    namespaces = kept.get("namespaces")
+        if (key in fields or key in ("id", "query")) and not isinstance(fields.get(key), kind):
+            expectation = "true or false" if kind is bool else "a string"
+            raise _broken(path, f"{place}: {key} is not {expectation}", f"write {expectation}")
+    namespaces = fields.get("namespaces")
     if isinstance(namespaces, str):
-        kept["namespaces"] = _bindings(path, place, namespaces)
+        fields["namespaces"] = _bindings(path, place, namespaces)
     elif namespaces is not None and not _is_bindings(namespaces):
         raise _broken(path, f"{place}: namespaces is no object of strings", 'write {"p": "uri"}')
     try:
-        json.dumps(kept, ensure_ascii=False).encode()
+        json.dumps(fields, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise _broken(path, f"{place}: half of a surrogate pair", r"write both \u escapes of the character") from None
-    return kept
+    return fields
 
 
 def _is_bindings(value: object) -> bool:
@@ -236,15 +239,15 @@ def _table(records: Iterable[dict[str, Any]]) -> Any:
         columns = {name: [record.get(name) for record in piece] for name in COLUMNS}
         pieces.append(pa.table({name: pa.array(values, types[name]) for name, values in columns.items()}))
     table = pa.concat_tables(pieces) if pieces else pa.table({name: pa.array([], kind) for name, kind in types.items()})
-    unused = [name for name in COLUMNS[2:] if table[name].null_count == len(table)]
-    return table.drop_columns(unused)
+    unused_columns = [name for name in COLUMNS[2:] if table[name].null_count == len(table)]
+    return table.drop_columns(unused_columns)
 
 
 def _check_columns(path: str, names: list[str], note: Note) -> None:
     missing = [name for name in ("id", "query") if name not in names]
     if missing:
-        found = ", ".join(names[:10]) or "nothing"
-        message = f"no column {' and no column '.join(missing)}; found {found}"
+        columns = ", ".join(names[:10]) or "nothing"
+        message = f"no column {' and no column '.join(missing)}; found {columns}"
         hint = "name the columns id and query (in CSV on the first line, with commas), or give --subscriptions-format"
         raise _broken(path, message, hint)
     if len(set(names)) != len(names):

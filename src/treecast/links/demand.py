@@ -61,10 +61,10 @@ class Demand:
     @classmethod
     def of(cls, subscription: Subscription) -> Demand:
         """The demand of a subscription; QueryError where its text is invalid."""
-        parsed = parse(subscription.query, namespaces=subscription.namespaces)
-        if isinstance(parsed, Query):
-            return _of_query(subscription, parsed)
-        tree = parsed.tree
+        query = parse(subscription.query, namespaces=subscription.namespaces)
+        if isinstance(query, Query):
+            return _of_query(subscription, query)
+        tree = query.tree
         if isinstance(tree, StepList):
             return _of_list(subscription, tree)
         needs, reason = _needs(lambda: needs_of_shape(tree))
@@ -135,8 +135,12 @@ def _of_list(subscription: Subscription, tree: StepList) -> Demand:
         return Demand(subscription, (), "is delivered something of every document", series, unmoved=reason, empty=True)
     start = tree.start
     needs, unprojected = _needs(lambda: needs_of_paths(start))
-    kept, _ = _needs(lambda: needs_of_paths(start, whole=True))
-    lead = (Change("keep", tuple(need.kept() for need in kept), None),) if kept and not find_mixed(kept) else ()
+    whole_needs, _ = _needs(lambda: needs_of_paths(start, whole=True))
+    lead = (
+        (Change("keep", tuple(need.to_path() for need in whole_needs), None),)
+        if whole_needs and not find_mixed(whole_needs)
+        else ()
+    )
     series, unmoved = _writable_part((*lead, *inside(tree)[0]), inside(tree)[1])
     return Demand(subscription, needs, unprojected, series, len(lead) if series else 0, unmoved)
 
@@ -166,7 +170,9 @@ def _writable(need: Need) -> Need:
         Writer().path(need.path)
     except UnwritableError as error:
         raise UnsharedError(f"has a path that cannot be written down: {error}") from error
-    return replace(need, alternatives=tuple(frozenset(filter(_is_writable, known)) for known in need.alternatives))
+    return replace(
+        need, alternatives=tuple(frozenset(filter(_is_writable, alternative)) for alternative in need.alternatives)
+    )
 
 
 def _is_writable(condition: Condition) -> bool:

@@ -40,13 +40,13 @@ PATHS_MAX = 64  # of one step on the whole document
 
 def inside(steps: StepList) -> tuple[tuple[Change, ...], str]:
     """As many of the first steps as can be done on the whole document, and why not the next one ("": all can)."""
-    done: list[Change] = []
+    changes: list[Change] = []
     try:
         for change in steps.changes:
-            done.append(_move_change(change, _start(steps)))
+            changes.append(_move_change(change, _start(steps)))
     except UnsharedError as reason:
-        return tuple(done), str(reason)
-    return tuple(done), ""
+        return tuple(changes), str(reason)
+    return tuple(changes), ""
 
 
 def _start(steps: StepList) -> tuple[Path, ...]:
@@ -64,7 +64,7 @@ def _move_change(change: Change, start: tuple[Path, ...]) -> Change:
     if change.name and change.name.prefix:
         raise UnsharedError("gives a name with a prefix, which depends on the prefixes round it")
     _check_untouched(tuple(predicate for path in start for step in path.steps for predicate in step.predicates), change)
-    paths = tuple(moved for path in change.paths for origin in start for moved in _move(path, origin, change))
+    paths = tuple(new_path for path in change.paths for origin in start for new_path in _move(path, origin, change))
     if not paths:
         raise UnsharedError("has a step for the root of its trees, which nothing unwraps")
     if len(paths) > PATHS_MAX:
@@ -74,14 +74,16 @@ def _move_change(change: Change, start: tuple[Path, ...]) -> Change:
 
 def _check_untouched(conditions: tuple[Condition, ...], change: Change) -> None:
     """What the conditions read is out of the step's reach."""
-    read = reads(conditions)
-    if read is None or (change.kind == "unwrap" and read.elements):
+    names = reads(conditions)
+    if names is None or (change.kind == "unwrap" and names.elements):
         raise UnsharedError("starts from elements by conditions that its steps may change")
-    known = {"element": read.elements, "attribute": read.attributes, "text": frozenset()}
+    names_by_kind = {"element": names.elements, "attribute": names.attributes, "text": frozenset()}
     new_names = [(change.name.uri, change.name.local)] if change.name else []
     for path in change.paths:
         last = path.steps[-1]
-        if any(may_be(name, other) for name in ((last.uri, last.local), *new_names) for other in known[last.kind]):
+        if any(
+            may_be(name, other) for name in ((last.uri, last.local), *new_names) for other in names_by_kind[last.kind]
+        ):
             raise UnsharedError("starts from elements by conditions that its steps may change")
 
 
@@ -98,13 +100,13 @@ def _move(path: Path, origin: Path, change: Change) -> Iterator[Path]:
         yield replace(origin, steps=(*origin.steps, first))
         return
     root = origin.steps[-1]
-    reached = may_be((first.uri, first.local), (root.uri, root.local))
-    if reached and any(is_positional(predicate) for predicate in first.predicates):
+    may_reach_root = may_be((first.uri, first.local), (root.uri, root.local))
+    if may_reach_root and any(is_positional(predicate) for predicate in first.predicates):
         raise UnsharedError("counts positions that the root of its trees may have")
-    if reached and not rest and change.kind != "unwrap":
+    if may_reach_root and not rest and change.kind != "unwrap":
         raise UnsharedError("has a step that may drop or rename the root of its trees")
     direct = first.axis == "child" and not first.gap
-    if (direct or reached) and (rest or change.kind != "unwrap"):
+    if (direct or may_reach_root) and (rest or change.kind != "unwrap"):
         yield replace(origin, steps=(*origin.steps, replace(first, axis="self", gap=False), *rest))
     if not direct:
         below = first if first.axis == "child" else replace(first, axis="descendant")

@@ -72,7 +72,7 @@ class _Place:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _PathTally:
     """Of one path: how many alternatives there are, each with its count, and how many a condition is in."""
 
     need: Need
@@ -111,7 +111,7 @@ class Link:
         self.alternatives_max = alternatives_max
         self._demands: dict[Hashable, Demand] = {}
         self._series = {False: _Place(), True: _Place()}  # by Demand.empty
-        self._kept: dict[Path, _Kept] = {}
+        self._tally_by_path: dict[Path, _PathTally] = {}
         self._bare: Counter[Path] = Counter()  # the same paths, without the conditions on the way
         self._depths: dict[tuple[int | None, bool], dict[Hashable, Need]] = {}
         self._unprojected: dict[Hashable, str] = {}
@@ -167,7 +167,7 @@ class Link:
             self._depths.setdefault((need.depth, need.is_monotone), {})[key] = need
             _count(self._bare, _without_conditions(need.path), 1)
             for alternative in need.alternatives:
-                self._kept.setdefault(need.path, _Kept(need)).update(alternative, 1)
+                self._tally_by_path.setdefault(need.path, _PathTally(need)).update(alternative, 1)
 
     def remove(self, key: Hashable) -> bool:
         """Remove a demand; whether the link before has to hear of it. KeyError where it is not there."""
@@ -185,15 +185,15 @@ class Link:
         place.ends.pop(key, None)
         self._unprojected.pop(key, None)
         for need in demand.needs:
-            known = self._depths.get((need.depth, need.is_monotone), {})
-            known.pop(key, None)
-            if not known:
+            need_by_key = self._depths.get((need.depth, need.is_monotone), {})
+            need_by_key.pop(key, None)
+            if not need_by_key:
                 self._depths.pop((need.depth, need.is_monotone), None)
             _count(self._bare, _without_conditions(need.path), -1)
             for alternative in need.alternatives:
-                self._kept[need.path].update(alternative, -1)
-                if not self._kept[need.path].count:
-                    del self._kept[need.path]
+                self._tally_by_path[need.path].update(alternative, -1)
+                if not self._tally_by_path[need.path].count:
+                    del self._tally_by_path[need.path]
 
     def replace(self, key: Hashable, demand: Demand) -> bool:
         """Put another demand in the place of one; whether the link before has to hear of it."""
@@ -230,9 +230,9 @@ class Link:
             if early:
                 self._done, self._early = size, early
                 return
-        kept, projection = self._shared_needs()
-        if kept:
-            self._early = kept
+        projection_early, projection = self._shared_needs()
+        if projection_early:
+            self._early = projection_early
         else:
             self._early = Nothing(projection, restructuring) if self._demands else _EMPTY
 
@@ -269,11 +269,11 @@ class Link:
         return None, "the paths together are too long"
 
     def _paths(self, conditions: bool) -> Iterator[Path]:
-        if len(self._kept) > self.paths_max:
+        if len(self._tally_by_path) > self.paths_max:
             yield from self._bare  # more is kept, of elements at the same places
             return
-        for path, kept in self._kept.items():
-            yield kept.need.kept(kept.shortest(self.alternatives_max)) if conditions else path
+        for path, tally in self._tally_by_path.items():
+            yield tally.need.to_path(tally.shortest(self.alternatives_max)) if conditions else path
 
 
 def _without_conditions(path: Path) -> Path:

@@ -73,13 +73,13 @@ class Need:
     is_monotone: bool
     """Whether a bare element cannot be taken for one of them."""
 
-    def kept(self, alternatives: Iterable[frozenset[Condition]] | None = None) -> Path:
+    def to_path(self, alternatives: Iterable[frozenset[Condition]] | None = None) -> Path:
         """The path with its alternatives, or these, as one condition; an empty one is always true."""
-        chosen = list(self.alternatives if alternatives is None else alternatives)
-        if frozenset() in chosen:
+        choices = list(self.alternatives if alternatives is None else alternatives)
+        if frozenset() in choices:
             return self.path
         *above, last = self.path.steps
-        operands = sorted((_conjunction(alternative) for alternative in chosen), key=repr)
+        operands = sorted((_conjunction(alternative) for alternative in choices), key=repr)
         condition = operands[0] if len(operands) == 1 else Or(tuple(operands))
         return replace(self.path, steps=(*above, replace(last, predicates=(condition,))))
 
@@ -111,17 +111,17 @@ def find_mixed(needs: Iterable[Need]) -> Need | None:
 
 
 def needs_of_paths(
-    paths: Iterable[Path], given: tuple[Condition, ...] = (), steady: bool = True, whole: bool = False
+    paths: Iterable[Path], conditions: tuple[Condition, ...] = (), steady: bool = True, whole: bool = False
 ) -> tuple[Need, ...]:
     """Of what the paths select where the conditions hold, too; `steady` says whether what else decides is monotone.
 
     With `whole`, needing the root element, that is everything, is no reason to refuse.
     """
-    return tuple(_need(path, given, steady, whole) for path in paths)
+    return tuple(_need(path, conditions, steady, whole) for path in paths)
 
 
-def _need(path: Path, given: tuple[Condition, ...], steady: bool, whole: bool) -> Need:
-    steps, lifted = _lift(_owners(_with(path.steps, given)))
+def _need(path: Path, conditions: tuple[Condition, ...], steady: bool, whole: bool) -> Need:
+    steps, lift_reason = _lift(_owners(_with(path.steps, conditions)))
     *above, last = steps
     if starts_at_document(tuple(step.predicates for step in steps)):
         raise UnsharedError("has a condition that looks outside of what it binds")
@@ -131,7 +131,7 @@ def _need(path: Path, given: tuple[Condition, ...], steady: bool, whole: bool) -
     need = Need(bare, tuple(_alternatives(required)), steady)
     anything = len(steps) == 1 and last.gap and last.uri is None and last.local is None and not required
     if not whole and (need.depth == 1 or anything):
-        raise UnsharedError(lifted or "binds the root element, which is the whole document")
+        raise UnsharedError(lift_reason or "binds the root element, which is the whole document")
     return need
 
 
@@ -155,9 +155,9 @@ def _cut(steps: tuple[Step, ...], place: int) -> tuple[Step, ...]:
     return _with(steps[:place], (Exists((Path(False, steps[place:]),)),))
 
 
-def _with(steps: tuple[Step, ...], given: tuple[Condition, ...]) -> tuple[Step, ...]:
+def _with(steps: tuple[Step, ...], conditions: tuple[Condition, ...]) -> tuple[Step, ...]:
     *above, last = steps
-    return (*above, replace(last, predicates=(*last.predicates, *given)))
+    return (*above, replace(last, predicates=(*last.predicates, *conditions)))
 
 
 def _owners(steps: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -133,11 +133,11 @@ def unbind(condition: Condition, variable: int) -> Condition | None:
     match condition:
         case And(operands) | Or(operands):
             inner = [unbind(operand, variable) for operand in operands]
-            kept = tuple(operand for operand in inner if operand is not None)
-            return replace(condition, operands=kept) if len(kept) == len(inner) else None
+            bound_operands = tuple(operand for operand in inner if operand is not None)
+            return replace(condition, operands=bound_operands) if len(bound_operands) == len(inner) else None
         case Not(operand):
-            negated = unbind(operand, variable)
-            return None if negated is None else Not(negated)
+            inner_condition = unbind(operand, variable)
+            return None if inner_condition is None else Not(inner_condition)
         case Exists(paths) | Compare(paths):
             if all(_starts_at(path, variable) for path in paths):
                 return replace(condition, paths=tuple(replace(path, variable=None) for path in paths))

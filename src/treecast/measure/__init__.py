@@ -1,4 +1,4 @@
-"""Measures engines and peers on one workload, each cell in a process of its own, and compares their answers.
+"""Measures engines and peers on one workload, each cell in its own process, and compares their answers.
 
 A cell is one engine (or peer) on one set of queries. It has the build time, the memory, the cost of the first document,
 of unseen documents and of documents seen before, and how that cost divides into reading, matching and emitting.

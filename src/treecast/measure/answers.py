@@ -45,13 +45,13 @@ class Answers:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        asked = pa.array(queries, pa.int64())
+        queries_asked = pa.array(queries, pa.int64())
         if not matches.num_rows:
-            return cls(pa.array([], pa.int64()), documents, asked)
-        found = matches.column("subscription").combine_chunks()
-        numbers = found.dictionary.cast(pa.int64()).take(found.indices)
+            return cls(pa.array([], pa.int64()), documents, queries_asked)
+        ids = matches.column("subscription").combine_chunks()
+        numbers = ids.dictionary.cast(pa.int64()).take(ids.indices)
         rows = pc.shift_left(matches.column("document").combine_chunks(), _WIDTH)
-        return cls(pc.bit_wise_or(rows, numbers), documents, asked)
+        return cls(pc.bit_wise_or(rows, numbers), documents, queries_asked)
 
     def write(self, path: Path) -> None:
         import pyarrow as pa
@@ -67,8 +67,8 @@ class Answers:
         import pyarrow.feather as feather
 
         table = feather.read_table(path, memory_map=False)
-        pairs, asked = (table.column(name).combine_chunks().drop_null() for name in ("pairs", "asked"))
-        return cls(pairs, int(table.schema.metadata[b"documents"]), asked)
+        pairs, queries_asked = (table.column(name).combine_chunks().drop_null() for name in ("pairs", "asked"))
+        return cls(pairs, int(table.schema.metadata[b"documents"]), queries_asked)
 
     def about(self, documents: int, asked: pa.Array) -> pa.Array:
         """The pairs of these queries and the first documents."""
@@ -85,10 +85,10 @@ def differences(ours: Answers, theirs: Answers) -> list[tuple[int, int]]:
     import pyarrow.compute as pc
 
     documents = min(ours.documents, theirs.documents)
-    both = ours.asked.filter(pc.is_in(ours.asked, value_set=theirs.asked))
-    mine, others = ours.about(documents, both), theirs.about(documents, both)
-    alone = pa.concat_arrays([_without(mine, others), _without(others, mine)])
-    return sorted((pair >> _WIDTH, pair & (1 << _WIDTH) - 1) for pair in alone.to_pylist())
+    shared_queries = ours.asked.filter(pc.is_in(ours.asked, value_set=theirs.asked))
+    our_pairs, their_pairs = ours.about(documents, shared_queries), theirs.about(documents, shared_queries)
+    unshared_pairs = pa.concat_arrays([_without(our_pairs, their_pairs), _without(their_pairs, our_pairs)])
+    return sorted((pair >> _WIDTH, pair & (1 << _WIDTH) - 1) for pair in unshared_pairs.to_pylist())
 
 
 def _without(pairs: pa.Array, others: pa.Array) -> pa.Array:

@@ -118,6 +118,6 @@ class Cell:
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Cell:
         times = {item.name for item in fields(cls) if isinstance(item.default, Seconds)}
-        kept: dict[str, Any] = {name: Seconds(*value) if name in times else value for name, value in plain.items()}
-        kept["notes"] = tuple(kept.get("notes", ()))
-        return cls(**kept)
+        values: dict[str, Any] = {name: Seconds(*value) if name in times else value for name, value in plain.items()}
+        values["notes"] = tuple(values.get("notes", ()))
+        return cls(**values)

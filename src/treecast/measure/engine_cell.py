@@ -47,12 +47,12 @@ def measure_engine(
 ) -> tuple[Cell, Answers]:
     """The figures and the answers. Raises RefusedQueriesError if the engine refuses a query that is not in `refused`.
     What was built until then would count as memory, so the caller starts again, in another process if it can."""
-    out = set(refused)
-    numbers = [number for number in range(len(inputs.queries)) if number not in out]
+    refused_numbers = set(refused)
+    numbers = [number for number in range(len(inputs.queries)) if number not in refused_numbers]
     facts: dict[str, Any] = {
         "engine": engine,
         "queries": len(inputs.queries),
-        "refused": len(out),
+        "refused": len(refused_numbers),
         "sampled": len(numbers),
         "document_bytes": inputs.document_bytes,
         "notes": (why,) if why else (),
@@ -70,8 +70,8 @@ def measure_engine(
     facts["memory_bytes"] = max(0, private_bytes() - memory)
     facts["index_bytes"] = index.stats().bytes
     stopwatch.restart()
-    learnt, unseen = effort.divide(inputs.documents)
-    facts.update(_phases(index, learnt, unseen, effort, stopwatch), offered=len(unseen))
+    learning_documents, unseen = effort.divide(inputs.documents)
+    facts.update(_phases(index, learning_documents, unseen, effort, stopwatch), offered=len(unseen))
     answers = _answers(index, unseen, numbers, effort, facts["unseen"].wall)
     facts["cache_bytes"] = index.stats().cache_bytes
     return Cell(**facts), answers
@@ -110,24 +110,24 @@ class _Stopwatch:
 
 
 def _phases(
-    index: Index, learnt: list[bytes], unseen: list[bytes], effort: Effort, stopwatch: _Stopwatch
+    index: Index, learning_documents: list[bytes], unseen: list[bytes], effort: Effort, stopwatch: _Stopwatch
 ) -> dict[str, Any]:
     match = partial(_clock_match, index)
-    one = (learnt or unseen)[:1]
+    one = (learning_documents or unseen)[:1]
     firsts = [match(one)]
     while len(firsts) < effort.passes and stopwatch.before(FIRST_UNTIL):
         index.drop_caches()
         firsts.append(match(one))
     per_batch = max(1, min(BATCH_DOCUMENTS_MAX, int(0.02 * effort.budget_seconds / max(firsts[-1].wall, 1e-9))))
     if not index.stats().cache_bytes:
-        learnt = []  # it learns nothing from documents, so spend the time on unseen ones
-    learnt, _ = _in_time(match, learnt, per_batch, lambda: stopwatch.before(LEARN_UNTIL))
-    unseen, taken = _in_time(match, unseen, per_batch, lambda: stopwatch.before(UNSEEN_UNTIL))
+        learning_documents = []  # it learns nothing from documents, so spend the time on unseen ones
+    learning_documents, _ = _in_time(match, learning_documents, per_batch, lambda: stopwatch.before(LEARN_UNTIL))
+    unseen, seconds = _in_time(match, unseen, per_batch, lambda: stopwatch.before(UNSEEN_UNTIL))
     parse_lxml = _lxml_parse(unseen)
-    passes, lxml = [taken], [clock(parse_lxml)] if parse_lxml else []
+    passes, lxml = [seconds], [clock(parse_lxml)] if parse_lxml else []
     while len(passes) < effort.passes and stopwatch.before(UNSEEN_UNTIL / 2):
         index.drop_caches()
-        match(learnt)
+        match(learning_documents)
         passes.append(sum(map(match, _batches(unseen, per_batch)), ZERO))
         lxml += [clock(parse_lxml)] if parse_lxml else []
     count = len(unseen)
@@ -140,13 +140,13 @@ def _phases(
     }
 
 
-def _warm(index: Index, seen: list[bytes], effort: Effort, stopwatch: _Stopwatch) -> dict[str, Any]:
+def _warm(index: Index, documents_seen: list[bytes], effort: Effort, stopwatch: _Stopwatch) -> dict[str, Any]:
     """The cost of documents seen before, and how it divides."""
-    matches = index.match_many(seen, threads=1).num_rows
-    pass_seconds = clock(lambda: index.match_many(seen, threads=1)).wall
+    matches = index.match_many(documents_seen, threads=1).num_rows
+    pass_seconds = clock(lambda: index.match_many(documents_seen, threads=1)).wall
     fitting = PAIRS_MAX // max(1, matches)
     repeats = max(1, min(int(PASS_SECONDS_MIN / max(pass_seconds, 1e-9)), fitting))
-    documents = seen * repeats
+    documents = documents_seen * repeats
     warm: list[Seconds] = []
     while len(warm) < effort.passes and (not warm or stopwatch.before(WARM_UNTIL)):
         warm.append(_clock_match(index, documents))
@@ -160,9 +160,9 @@ def _warm(index: Index, seen: list[bytes], effort: Effort, stopwatch: _Stopwatch
     count = len(documents)
     whole = median(warm) / count
     return {
-        "matches": matches / len(seen),
+        "matches": matches / len(documents_seen),
         "warm": whole,
-        **_split(whole, median(parse) / count, statistics.median(inside)),
+        **_divide(whole, median(parse) / count, statistics.median(inside)),
     }
 
 
@@ -178,13 +178,13 @@ def _in_time(
     match: Callable[[list[bytes]], Seconds], documents: list[bytes], per_batch: int, go_on: Callable[[], bool]
 ) -> tuple[list[bytes], Seconds]:
     """Match batch by batch until the time is up, at least one: the number of documents, and the time."""
-    done, taken = 0, ZERO
+    documents_done, seconds = 0, ZERO
     for batch in _batches(documents, per_batch):
-        if done and not go_on():
+        if documents_done and not go_on():
             break
-        taken += match(batch)
-        done += len(batch)
-    return documents[:done], taken
+        seconds += match(batch)
+        documents_done += len(batch)
+    return documents[:documents_done], seconds
 
 
 def _lxml_parse(documents: list[bytes]) -> Callable[[], None] | None:
@@ -212,14 +212,14 @@ def _inside(index: Index, documents: list[bytes]) -> float:
 
     begin = time.perf_counter()
     # What Index.match_many calls, with the native stopwatch on.
-    found = index._native.match_many(documents, 1, False, 0, 0, True)
-    pa.RecordBatchReader.from_stream(found).read_all()
+    stream = index._native.match_many(documents, 1, False, 0, 0, True)
+    pa.RecordBatchReader.from_stream(stream).read_all()
     total = time.perf_counter() - begin
-    nanoseconds = sum(memoryview(found.nanoseconds).cast("q"))
+    nanoseconds = sum(memoryview(stream.nanoseconds).cast("q"))
     return min(1.0, nanoseconds / 1e9 / total)
 
 
-def _split(warm: Seconds, parse: Seconds, inside: float) -> dict[str, Seconds]:
+def _divide(warm: Seconds, parse: Seconds, inside: float) -> dict[str, Seconds]:
     """The three parts of `warm`. Reading is measured separately; if noise makes it longer, it is all of it."""
     parse = Seconds(min(parse.wall, warm.wall * inside), min(parse.cpu, warm.cpu * inside))
     return {"parse": parse, "match": warm * inside - parse, "emit": warm * (1 - inside)}

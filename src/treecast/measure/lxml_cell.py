@@ -8,7 +8,7 @@ from typing import Any
 
 from treecast.measure.answers import Answers
 from treecast.measure.cell import Cell, Effort, Inputs
-from treecast.measure.sampled_cell import Compiled, measure_sampled
+from treecast.measure.sampled_cell import Compilation, measure_sampled
 from treecast.measure.seconds import Seconds, clock
 
 
@@ -22,9 +22,9 @@ def measure_lxml(inputs: Inputs, effort: Effort) -> tuple[Cell, Answers]:
 class _Lxml:
     inputs: Inputs
     name: str = "lxml"
-    probed: int = 100
+    probe_size: int = 100
 
-    def compile(self, numbers: Sequence[int]) -> Compiled:
+    def compile(self, numbers: Sequence[int]) -> Compilation:
         from lxml import etree
 
         tests = []
@@ -34,13 +34,13 @@ class _Lxml:
                 tests.append((number, etree.XPath(text, namespaces=self.inputs.namespaces)))
             except etree.XPathSyntaxError:
                 continue
-        return Compiled(tests, [number for number, _ in tests])
+        return Compilation(tests, [number for number, _ in tests])
 
     def one(self, queries: Any, document: bytes) -> tuple[Seconds, Seconds, list[int]]:
         from lxml import etree
 
         trees: list[Any] = []
-        found: list[int] = []
+        numbers: list[int] = []
         reading = clock(lambda: trees.append(etree.fromstring(document)))
-        matching = clock(lambda: found.extend([number for number, test in queries if test(trees[0])]))
-        return reading, matching, found
+        matching = clock(lambda: numbers.extend([number for number, test in queries if test(trees[0])]))
+        return reading, matching, numbers

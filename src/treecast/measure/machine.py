@@ -25,13 +25,13 @@ def processor() -> str:
 
 def versions() -> dict[str, str]:
     """Versions by name; packages that are not installed are left out."""
-    found = {"Python": platform.python_version(), "treecast": VERSION}
+    version_by_name = {"Python": platform.python_version(), "treecast": VERSION}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            version_by_name[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return version_by_name
 
 
 def describe() -> list[str]:

@@ -51,17 +51,17 @@ class Workload:
 
     def inputs(self, queries: int, documents: int, bytes_target: int, seed: int, note: Callable[[str], None]) -> Inputs:
         """Draw documents and queries. If the schemas have fewer distinct queries, all of them are used, with a note."""
-        drawn = []
+        drawn_queries = []
         try:
             for query in generate_queries(self.schemas, queries, self.settings, seed=seed, note=note):
-                drawn.append(query)
+                drawn_queries.append(query)
         except QueryLimitError as error:
-            if not drawn:
+            if not drawn_queries:
                 raise
             note(f"{str(error).splitlines()[0].partition(' ')[2]}; these are measured")
         settings = DocumentSettings(bytes_target=bytes_target)
         texts = list(generate_documents(self.schemas, documents, settings, seed=seed))
-        return Inputs(drawn, texts, _namespaces(self.schemas))
+        return Inputs(drawn_queries, texts, _namespaces(self.schemas))
 
 
 def named(name: str, data: Path | None) -> Workload:
@@ -73,7 +73,7 @@ def named(name: str, data: Path | None) -> Workload:
         message = f"the data directory {str(data)[:200]!r} does not exist"
         raise PipelineError(message, code="TC780", hint="give --data DIR, or leave it out to use the built-in schemas")
     if name == "aggregated":
-        return _aggregated(settings, data)
+        return _aggregated_workload(settings, data)
     path = None if data is None else data / "dtd" / NITF
     if path is not None and path.exists():
         return Workload(name, (Schema.from_dtd(path),), settings, ("schema: NITF 2.5",))
@@ -90,23 +90,23 @@ def of_dtd(path: Path) -> Workload:
     return Workload(path.stem, (schema,), QuerySettings(), tuple(notes))
 
 
-def _aggregated(settings: QuerySettings, data: Path | None) -> Workload:
-    found = [path for path in DTDS if data is not None and (data / "dtd" / path).exists()]
-    if data is None or not found:
+def _aggregated_workload(settings: QuerySettings, data: Path | None) -> Workload:
+    paths = [path for path in DTDS if data is not None and (data / "dtd" / path).exists()]
+    if data is None or not paths:
         where = "no data directory was given" if data is None else "the data directory has none of the DTDs"
         built_in = f"schemas: the built-in news and record schemas, for {where}"
         return Workload("aggregated", (Schema.news(), Schema.records()), settings, (built_in,))
-    notes: tuple[str, ...] = (f"schemas: {len(found)} DTDs: {', '.join(path.partition('/')[0] for path in found)}",)
-    if len(found) < len(DTDS):
-        notes += (f"left out, for they are not there: {', '.join(path for path in DTDS if path not in found)}",)
-    return Workload("aggregated", tuple(Schema.from_dtd(data / "dtd" / path) for path in found), settings, notes)
+    notes: tuple[str, ...] = (f"schemas: {len(paths)} DTDs: {', '.join(path.partition('/')[0] for path in paths)}",)
+    if len(paths) < len(DTDS):
+        notes += (f"left out, for they are not there: {', '.join(path for path in DTDS if path not in paths)}",)
+    return Workload("aggregated", tuple(Schema.from_dtd(data / "dtd" / path) for path in paths), settings, notes)
 
 
 def _namespaces(schemas: Sequence[Schema]) -> dict[str, str]:
-    bound: dict[str, str] = {}
+    uri_by_prefix: dict[str, str] = {}
     for schema in schemas:
         for prefix, uri in schema.namespaces.items():
-            if bound.setdefault(prefix, uri) != uri:
+            if uri_by_prefix.setdefault(prefix, uri) != uri:
                 message = f"the DTDs bind the prefix '{prefix}' to different namespaces"
                 raise PipelineError(message, code="TC781", hint="measure them apart")
-    return bound
+    return uri_by_prefix

@@ -1,4 +1,4 @@
-"""Runs each cell in a process of its own, so that memory figures are right and a crash or a hang is only a row.
+"""Runs each cell in its own process, so that memory figures are right and a crash or a hang is only a row.
 
 The other process maps the inputs from Arrow files and returns the figures as JSON, the answers as an Arrow file. `cell`
 does everything for one engine. `run` is for many cells over the same inputs, which are then written once.
@@ -42,12 +42,12 @@ def cell(
     inputs, effort = Inputs(queries, documents, namespaces or {}), effort or Effort()
     if not isolated:
         return _here(engine, inputs, effort)[0]
-    with written(inputs) as directory:
+    with inputs_directory(inputs) as directory:
         return run(engine, directory, effort)[0]
 
 
 @contextlib.contextmanager
-def written(inputs: Inputs) -> Iterator[Path]:
+def inputs_directory(inputs: Inputs) -> Iterator[Path]:
     """A temporary directory with the inputs."""
     with tempfile.TemporaryDirectory(prefix="treecast-measure-") as name:
         write_inputs(inputs, Path(name))
@@ -55,7 +55,7 @@ def written(inputs: Inputs) -> Iterator[Path]:
 
 
 def run(engine: str, directory: Path, effort: Effort, *, queries: int | None = None) -> tuple[Cell, Answers | None]:
-    """One engine or peer on the first `queries` of the inputs in `directory`, in a process of its own. A failure of
+    """One engine or peer on the first `queries` of the inputs in `directory`, in its own process. A failure of
     any kind gives a cell with the reason, without answers."""
     task: dict[str, Any] = {"engine": engine, "queries": queries, "effort": asdict(effort), "refused": [], "why": ""}
     reply = _start(task, directory, effort)

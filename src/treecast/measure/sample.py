@@ -28,7 +28,7 @@ class Costs:
     match: float
 
 
-def shuffled(count: int) -> list[int]:
+def shuffle_numbers(count: int) -> list[int]:
     """The numbers below `count` in a fixed, random order: every prefix is a fair sample."""
     numbers = list(range(count))
     Random(1).shuffle(numbers)
@@ -39,12 +39,12 @@ def sample_sizes(queries: int, documents: int, budget_seconds: float, each: Cost
     """As many queries as fit with a few documents; if all of them fit, as many documents as the rest allows."""
     budget = SAFETY * budget_seconds
     few = min(documents, DOCUMENTS_MIN)
-    left = budget - few * each.parse
-    fitting = min(queries, max(QUERIES_MIN, int(left / (each.compile + few * each.match))))
+    seconds_left = budget - few * each.parse
+    fitting = min(queries, max(QUERIES_MIN, int(seconds_left / (each.compile + few * each.match))))
     if fitting < queries:
         return fitting, few
-    left = budget - queries * each.compile
-    return queries, min(documents, max(few, int(left / (each.parse + queries * each.match))))
+    seconds_left = budget - queries * each.compile
+    return queries, min(documents, max(few, int(seconds_left / (each.parse + queries * each.match))))
 
 
 def scale(sampled: int, taken: int) -> float:

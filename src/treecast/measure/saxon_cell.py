@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 
 from treecast.measure.answers import Answers
 from treecast.measure.cell import Cell, Effort, Inputs
-from treecast.measure.sampled_cell import Compiled, measure_sampled
+from treecast.measure.sampled_cell import Compilation, measure_sampled
 from treecast.measure.seconds import Seconds, clock
 
 # A template with very many tests takes more than proportional time to compile.
@@ -32,24 +32,24 @@ class _Saxon:
     inputs: Inputs
     processor: Any
     name: str = "saxonche"
-    probed: int = 50
+    probe_size: int = 50
 
-    def compile(self, numbers: Sequence[int]) -> Compiled:
+    def compile(self, numbers: Sequence[int]) -> Compilation:
         text = stylesheet(self.inputs, numbers)
-        return Compiled(self.processor.new_xslt30_processor().compile_stylesheet(stylesheet_text=text), numbers)
+        return Compilation(self.processor.new_xslt30_processor().compile_stylesheet(stylesheet_text=text), numbers)
 
     def one(self, queries: Any, document: bytes) -> tuple[Seconds, Seconds, list[int]]:
         trees: list[Any] = []
-        found: list[str] = []
+        outputs: list[str] = []
         reading = clock(lambda: trees.append(self.processor.parse_xml(xml_text=document.decode())))
         source = {"xdm_node": trees[0]}  # its word, not ours
-        matching = clock(lambda: found.append(queries.transform_to_string(**source)))
-        return reading, matching, [int(number) for number in (found[0] or "").split()]
+        matching = clock(lambda: outputs.append(queries.transform_to_string(**source)))
+        return reading, matching, [int(number) for number in (outputs[0] or "").split()]
 
 
 def stylesheet(inputs: Inputs, numbers: Sequence[int]) -> str:
     """A stylesheet that writes the numbers of the queries that match."""
-    bound = "".join(f" xmlns:{prefix}={quoteattr(uri)}" for prefix, uri in inputs.namespaces.items())
+    declarations = "".join(f" xmlns:{prefix}={quoteattr(uri)}" for prefix, uri in inputs.namespaces.items())
     parts = [numbers[begin : begin + TESTS_PER_TEMPLATE] for begin in range(0, len(numbers), TESTS_PER_TEMPLATE)]
     calls = "".join(f'<xsl:call-template name="part{place}"/>' for place in range(len(parts)))
     templates = "".join(
@@ -59,6 +59,6 @@ def stylesheet(inputs: Inputs, numbers: Sequence[int]) -> str:
         for place, part in enumerate(parts)
     )
     return (
-        f'<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"{bound}>'
+        f'<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"{declarations}>'
         f'<xsl:output method="text"/><xsl:template match="/">{calls}</xsl:template>{templates}</xsl:stylesheet>'
     )

@@ -59,7 +59,7 @@ def tree_clock(action: Callable[[], object]) -> Seconds:
     """The same, with the CPU time of all child processes: a JVM and its workers."""
     wall, before = time.perf_counter(), _tree()
     action()
-    return Seconds(time.perf_counter() - wall, _spent(before, _tree()) / os.sysconf("SC_CLK_TCK"))
+    return Seconds(time.perf_counter() - wall, _ticks_between(before, _tree()) / os.sysconf("SC_CLK_TCK"))
 
 
 def median(times: Sequence[Seconds]) -> Seconds:
@@ -75,7 +75,7 @@ class _Ticks(NamedTuple):
 
 def _tree() -> dict[tuple[int, str], _Ticks]:
     """This process and its living descendants, by id and start time, because ids are reused."""
-    found, parents = {}, {}
+    ticks_by_pid, parents = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
@@ -83,27 +83,27 @@ def _tree() -> dict[tuple[int, str], _Ticks]:
             continue  # it has ended meanwhile
         pid = int(stat.parent.name)
         parents[pid] = int(fields[1])
-        found[pid] = fields[19], _Ticks(int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14]))
+        ticks_by_pid[pid] = fields[19], _Ticks(int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14]))
 
-    def ours(pid: int) -> bool:
+    def is_descendant(pid: int) -> bool:
         while pid and pid != os.getpid():
             pid = parents.get(pid, 0)
         return pid == os.getpid()
 
-    return {(pid, start): ticks for pid, (start, ticks) in found.items() if ours(pid)}
+    return {(pid, start): ticks for pid, (start, ticks) in ticks_by_pid.items() if is_descendant(pid)}
 
 
-def _spent(before: dict[tuple[int, str], _Ticks], after: dict[tuple[int, str], _Ticks]) -> int:
+def _ticks_between(before: dict[tuple[int, str], _Ticks], after: dict[tuple[int, str], _Ticks]) -> int:
     """The CPU time spent between two snapshots.
 
     The time of a process that has ended is in what its parent waited for, minus what it had spent before. If nobody
     waited (an idle worker that was killed), it is unknown and counts as zero.
     """
     none = _Ticks(0, 0)
-    living = sum(now.own - before.get(who, none).own for who, now in after.items())
-    waited = sum(now.waited - before.get(who, none).waited for who, now in after.items())
-    ended = sum(sum(then) for who, then in before.items() if who not in after)
-    return living + max(0, waited - ended)
+    living_ticks = sum(now.own - before.get(who, none).own for who, now in after.items())
+    waited_ticks = sum(now.waited - before.get(who, none).waited for who, now in after.items())
+    ended_ticks = sum(sum(then) for who, then in before.items() if who not in after)
+    return living_ticks + max(0, waited_ticks - ended_ticks)
 
 
 def private_bytes() -> int:

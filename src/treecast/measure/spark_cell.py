@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from treecast.index import Index
 from treecast.measure.answers import Answers
 from treecast.measure.cell import Cell, Effort, Inputs
-from treecast.measure.sample import scale, shuffled
+from treecast.measure.sample import scale, shuffle_numbers
 from treecast.measure.seconds import Seconds, clock, tree_clock
 
 if TYPE_CHECKING:
@@ -54,48 +54,48 @@ def measure_on_spark(
 
 def _measure(name: str, inputs: Inputs, effort: Effort, session: SparkSession) -> tuple[Cell, Answers]:
     if name == "spark-treecast":
-        return _ours(inputs, effort, session)
+        return _measure_treecast(inputs, effort, session)
     ask, idle, most = (_by_xpath, _select, COLUMNS_MAX) if name == "spark-xpath" else (_by_lxml, _no_map, XPATHS_MAX)
     _, unseen = effort.divide(inputs.documents)
-    asked = shuffled(len(inputs.queries))[:most]
-    compared = min(effort.compared, len(unseen))
+    numbers = shuffle_numbers(len(inputs.queries))[:most]
+    documents_compared = min(effort.compared, len(unseen))
     with tempfile.TemporaryDirectory(prefix="treecast-spark-") as directory:
-        few = _frame(session, unseen[:compared], Path(directory, "few"))
-        found = ask(few, inputs, asked).collect()  # starts the workers
-        job = partial(ask, inputs=inputs, numbers=asked)
-        rows, floor, taken = _grown(session, unseen, Path(directory), idle, job, effort, ROWS_FIRST)
-    pairs = [(int(row[0]), int(row[1])) for row in found]
-    factor = scale(len(asked), len(inputs.queries))
-    match = (taken - floor) * factor
+        few = _frame(session, unseen[:documents_compared], Path(directory, "few"))
+        answer_rows = ask(few, inputs, numbers).collect()  # starts the workers
+        job = partial(ask, inputs=inputs, numbers=numbers)
+        rows, floor, seconds = _measure_growing(session, unseen, Path(directory), idle, job, effort, ROWS_FIRST)
+    pairs = [(int(row[0]), int(row[1])) for row in answer_rows]
+    factor = scale(len(numbers), len(inputs.queries))
+    match = (seconds - floor) * factor
     return Cell(
         engine=name,
         queries=len(inputs.queries),
-        sampled=len(asked),
+        sampled=len(numbers),
         documents=rows,
         offered=rows,
         document_bytes=inputs.document_bytes,
-        matches=len(pairs) * factor / compared,
+        matches=len(pairs) * factor / documents_compared,
         unseen=floor + match,
         warm=floor + match,
         parse=floor,
         match=match,
         notes=(NOTE,),
-    ), Answers.of(pairs, documents=compared, queries=asked)
+    ), Answers.of(pairs, documents=documents_compared, queries=numbers)
 
 
-def _ours(inputs: Inputs, effort: Effort, session: SparkSession) -> tuple[Cell, Answers]:
+def _measure_treecast(inputs: Inputs, effort: Effort, session: SparkSession) -> tuple[Cell, Answers]:
     from treecast.spark import match
 
     _, unseen = effort.divide(inputs.documents)
-    compared = min(effort.compared, len(unseen))
+    documents_compared = min(effort.compared, len(unseen))
     index = Index(namespaces=inputs.namespaces)
     build = clock(lambda: index.add_many([(str(number), query) for number, query in enumerate(inputs.queries)]))
     with tempfile.TemporaryDirectory(prefix="treecast-spark-") as directory:
-        some = match(_frame(session, unseen[:compared], Path(directory, "few")), index).collect()
-        rows, floor, taken = _grown(
+        answer_rows = match(_frame(session, unseen[:documents_compared], Path(directory, "few")), index).collect()
+        rows, floor, seconds = _measure_growing(
             session, unseen, Path(directory), _select, lambda frame: match(frame, index), effort, ROWS_FIRST_OURS
         )
-    pairs = [(int(row["number"]), int(row["subscription"])) for row in some]
+    pairs = [(int(row["number"]), int(row["subscription"])) for row in answer_rows]
     return Cell(
         engine="spark-treecast",
         queries=len(inputs.queries),
@@ -103,18 +103,18 @@ def _ours(inputs: Inputs, effort: Effort, session: SparkSession) -> tuple[Cell, 
         documents=rows,
         offered=rows,
         document_bytes=inputs.document_bytes,
-        matches=len(pairs) / compared,
+        matches=len(pairs) / documents_compared,
         build=build,
         index_bytes=index.stats().bytes,
-        unseen=taken,
-        warm=taken,
+        unseen=seconds,
+        warm=seconds,
         parse=floor,
-        match=taken - floor,
+        match=seconds - floor,
         notes=(NOTE,),
-    ), Answers.of(pairs, documents=compared, queries=range(len(inputs.queries)))
+    ), Answers.of(pairs, documents=documents_compared, queries=range(len(inputs.queries)))
 
 
-def _grown(
+def _measure_growing(
     session: SparkSession, documents: Sequence[bytes], directory: Path, idle: Job, job: Job, effort: Effort, rows: int
 ) -> tuple[int, Seconds, Seconds]:
     """Repeat the documents until the start of a job does not matter, or as far as the budget allows. Returns the number
@@ -123,11 +123,11 @@ def _grown(
     while True:
         repeats = -(-rows // len(documents))
         frame = _frame(session, (list(documents) * repeats)[:rows], directory / str(rows))
-        floor, taken = _clock(idle(frame)), _clock(job(frame))
-        left = effort.budget_seconds - (time.perf_counter() - begin)
-        growth = min(int(left / 2 / max((taken - floor).wall, JOB_SECONDS)), GROWTH_MAX, ROWS_MAX // rows)
+        floor, seconds = _clock(idle(frame)), _clock(job(frame))
+        seconds_left = effort.budget_seconds - (time.perf_counter() - begin)
+        growth = min(int(seconds_left / 2 / max((seconds - floor).wall, JOB_SECONDS)), GROWTH_MAX, ROWS_MAX // rows)
         if growth < 2:
-            return rows, floor / rows, taken / rows
+            return rows, floor / rows, seconds / rows
         rows *= growth
 
 
@@ -176,13 +176,13 @@ def _by_lxml(frame: DataFrame, inputs: Inputs, numbers: Sequence[int]) -> DataFr
         import pyarrow as pa
         from lxml import etree
 
-        compiled = [(number, etree.XPath(f"boolean({query})", namespaces=namespaces)) for number, query in queries]
+        tests = [(number, etree.XPath(f"boolean({query})", namespaces=namespaces)) for number, query in queries]
         for batch in batches:
-            found: list[tuple[int, int]] = []
+            pairs: list[tuple[int, int]] = []
             for place, document in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
                 tree = etree.fromstring(document)
-                found += [(place, number) for number, test in compiled if test(tree)]
-            columns: Any = [pa.array(column, pa.int64()) for column in zip(*found, strict=True)] or [[], []]
+                pairs += [(place, number) for number, test in tests if test(tree)]
+            columns: Any = [pa.array(column, pa.int64()) for column in zip(*pairs, strict=True)] or [[], []]
             yield pa.RecordBatch.from_pydict(
                 {"number": pa.array(columns[0], pa.int64()), "query": pa.array(columns[1], pa.int64())}
             )

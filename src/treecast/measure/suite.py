@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from treecast.measure.answers import Answers, differences
 from treecast.measure.cell import Cell, Effort, Inputs
 from treecast.measure.peers import PEERS
-from treecast.measure.process import run, written
+from treecast.measure.process import inputs_directory, run
 
 REFERENCE = "auto"
 EXAMPLES_MAX = 3
@@ -58,25 +58,25 @@ class Row:
         return self.wrong > 0 or self.cell.broken
 
 
-def measure_all(plan: Plan, watch: Watch = lambda done, total, name: None) -> Iterator[Row]:
+def measure_all(plan: Plan, watch: Watch = lambda cells_done, total, name: None) -> Iterator[Row]:
     """The rows, size by size, as they come."""
     names = plan.names
-    total, done = len(names) * len(plan.sizes), 0
-    with written(plan.inputs) as directory:
+    total, cells_done = len(names) * len(plan.sizes), 0
+    with inputs_directory(plan.inputs) as directory:
         for size in plan.sizes:
             expected: Answers | None = None
             if REFERENCE not in names:
-                watch(done, total, f"{REFERENCE}, {size:,} queries, for its answers")
+                watch(cells_done, total, f"{REFERENCE}, {size:,} queries, for its answers")
                 reference, expected = run(REFERENCE, directory, plan.effort, queries=size)
                 if expected is None:
                     yield _row(plan, reference, None, None)
             for name in names:
-                watch(done, total, f"{name}, {size:,} queries")
+                watch(cells_done, total, f"{name}, {size:,} queries")
                 cell, answers = run(name, directory, plan.effort, queries=size)
                 expected = answers if name == REFERENCE else expected
-                done += 1
+                cells_done += 1
                 yield _row(plan, cell, expected, answers)
-    watch(done, total, "")
+    watch(cells_done, total, "")
 
 
 def _row(plan: Plan, cell: Cell, expected: Answers | None, answers: Answers | None) -> Row:

@@ -42,8 +42,8 @@ def table(rows: Sequence[Row]) -> str:
     lines: list[str] = []
     sizes = sorted({row.cell.queries for row in rows})
     figures = {size: [_figures(row, rows) for row in rows if row.cell.queries == size] for size in sizes}
-    shown = [line for part in figures.values() for line in part]
-    widths = [max(len(line[place]) for line in [HEADINGS, *shown]) for place in range(len(HEADINGS))]
+    all_lines = [line for part in figures.values() for line in part]
+    widths = [max(len(line[place]) for line in [HEADINGS, *all_lines]) for place in range(len(HEADINGS))]
     lines.append(_line(HEADINGS, widths))
     for size in sizes:
         lines.append(f"{size:,} {'query' if size == 1 else 'queries'}")
@@ -59,13 +59,15 @@ def _figures(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
         return (name, *["-"] * (len(HEADINGS) - 1))
     mark = "~" if cell.extrapolated else ""
     times = [number(getattr(cell, time).cpu * 1e6) for time in TIMES[:-1]]
-    scaled = [text if text == "-" or time == "parse" else mark + text for time, text in zip(TIMES, times, strict=False)]
-    taken = max(1, cell.taken)
-    values = [number(cell.build.cpu), number(cell.index_bytes / taken), number(cell.memory_bytes / taken)]
+    scaled_times = [
+        text if text == "-" or time == "parse" else mark + text for time, text in zip(TIMES, times, strict=False)
+    ]
+    query_count = max(1, cell.taken)
+    values = [number(cell.build.cpu), number(cell.index_bytes / query_count), number(cell.memory_bytes / query_count)]
     return (
         name,
         *[value if value == "-" or place == 1 else mark + value for place, value in enumerate(values)],
-        *scaled,
+        *scaled_times,
         mark + number(_rate(cell.unseen.cpu)),
         mark + number(cell.matches),
         mark * (cell.lxml_parse.cpu > 0) + number(_ratio(cell.unseen, cell.lxml_parse)),
@@ -113,9 +115,9 @@ def notes(rows: Sequence[Row]) -> Iterator[str]:
     if any(row.cell.extrapolated for row in rows):
         samples = "; ".join(f"{_place(row)}: {row.cell.sampled:,}" for row in rows if row.cell.extrapolated)
         yield f"~ scaled up from a sample of the queries, in proportion: {samples}"
-    cut = [f"{_place(row)}: {row.cell.documents:,}" for row in rows if row.cell.documents < row.cell.offered]
-    if cut:
-        yield f"fewer documents than there are, for want of time: {'; '.join(cut)}"
+    shortened_runs = [f"{_place(row)}: {row.cell.documents:,}" for row in rows if row.cell.documents < row.cell.offered]
+    if shortened_runs:
+        yield f"fewer documents than there are, for want of time: {'; '.join(shortened_runs)}"
     yield from sorted({note for row in rows for note in row.cell.notes if not row.cell.refused})
 
 
@@ -142,7 +144,7 @@ def record(row: Row, rows: Sequence[Row]) -> dict[str, object]:
     """One line of the CSV; times of documents in µs. What was not measured is empty."""
     cell = row.cell
     lxml = cell_of(rows, "lxml", cell.queries)
-    taken = max(1, cell.taken)
+    query_count = max(1, cell.taken)
     times = {
         f"{name}_us_{kind}": _full(getattr(getattr(cell, name), kind) * 1e6)
         for name in TIMES
@@ -163,9 +165,9 @@ def record(row: Row, rows: Sequence[Row]) -> dict[str, object]:
         "build_s_cpu": _full(cell.build.cpu),
         "build_s_wall": _full(cell.build.wall),
         "index_bytes": cell.index_bytes or "",
-        "index_bytes_per_query": _full(cell.index_bytes / taken),
+        "index_bytes_per_query": _full(cell.index_bytes / query_count),
         "memory_bytes": cell.memory_bytes or "",
-        "memory_bytes_per_query": _full(cell.memory_bytes / taken),
+        "memory_bytes_per_query": _full(cell.memory_bytes / query_count),
         "cache_bytes": cell.cache_bytes or "",
         **times,
         "unseen_documents_per_cpu_s": _full(_rate(cell.unseen.cpu)),

@@ -50,6 +50,7 @@ ROOM_BYTES = 256 << 10
 SPARE_MAX = 4
 SPARE_BYTES_MAX = 2 << 20
 _SPARE: list[bytearray] = []  # rooms that nobody has at the moment
+_SPARE_FRAMES: list[bytearray] = []  # likewise, frames
 
 MAGIC = b"tc"
 HEADER_BYTES = 16
@@ -68,60 +69,85 @@ class FrameError(PeerError):
 
 def encode(packets: Iterable[Packet], bytes_max: int = FRAME_BYTES_MAX) -> list[bytes]:
     """The packets in as few frames as the limits allow, in order. Raises `FrameError` if one is too large by itself."""
-    return list(encode_each(packets, bytes_max))
+    frames: list[bytes] = []
+    for frame in encode_each(packets, bytes_max):
+        frames.append(bytes(frame))
+        recycle(frame)
+    return frames
 
 
 def encode_each(
     packets: Iterable[Packet], bytes_max: int = FRAME_BYTES_MAX, refused: list[FrameError] | None = None
-) -> Iterator[bytes]:
-    """Likewise, one frame at a time. With a list `refused`, packets that are too large are left out and noted there."""
-    parts: list[bytes] = []
-    size = 0
+) -> Iterator[bytearray]:
+    """Likewise, one frame at a time. With a list `refused`, packets that are too large are left out and noted there.
+
+    PERF: bench/network_cpu.py. Packets are encoded where their frame leaves from, so that what they carry is copied
+    once. Whoever needs a frame no more may hand it to `recycle`: memory that is in use needs no new pages.
+    """
+    frame = _spare_frame()
+    count, end = 0, _PACKETS_BEGIN
+    body_max = min(FRAME_BYTES_AIM, bytes_max - _ARRAY_BYTES) + _PACKETS_BEGIN
     for packet in packets:
         try:
-            part = _encode_packet(packet, bytes_max)
+            _encode_packet(packet, frame, end, bytes_max)
         except FrameError as error:
             if refused is None:
                 raise
             refused.append(error)
             continue
-        is_full = size + len(part) > min(FRAME_BYTES_AIM, bytes_max - _ARRAY_BYTES_MAX) or len(parts) == PACKETS_MAX
-        if parts and is_full:
-            yield _frame_of(parts)
-            parts, size = [], 0
-        parts.append(part)
-        size += len(part)
-    if parts:
-        yield _frame_of(parts)
+        if count and (len(frame) > body_max or count == PACKETS_MAX):
+            following = _spare_frame()
+            following[_PACKETS_BEGIN:] = memoryview(frame)[end:]
+            yield _finish(frame, count, end)
+            frame, count = following, 0
+        count += 1
+        end = len(frame)
+    if count:
+        yield _finish(frame, count, end)
+    else:
+        recycle(frame)
 
 
-def _encode_packet(packet: Packet, bytes_max: int) -> bytes:
+def recycle(frame: bytearray) -> None:
+    """Nobody looks at a frame of `encode_each` any more."""
+    if len(_SPARE_FRAMES) < SPARE_MAX and len(frame) <= SPARE_BYTES_MAX:
+        _SPARE_FRAMES.append(frame)
+
+
+def _spare_frame() -> bytearray:
+    """At least as long as what is before the packets of a frame."""
+    return _SPARE_FRAMES.pop() if _SPARE_FRAMES else bytearray(_PACKETS_BEGIN)
+
+
+def _encode_packet(packet: Packet, frame: bytearray, begin: int, bytes_max: int) -> None:
+    """Put a packet into a frame, which ends with it."""
     try:
-        part = _ENCODER.encode(packet)
+        _ENCODER.encode_into(packet, frame, begin)
     except (ValueError, OverflowError, TypeError) as error:  # half a surrogate pair, or an integer beyond 64 bits
         raise FrameError(f"a message cannot be encoded: {error}", code="TC404") from None
-    if len(part) + _ARRAY_BYTES_MAX > bytes_max:
+    size = len(frame) - begin
+    if size + _ARRAY_BYTES > bytes_max:
         raise FrameError(
-            f"a message of {len(part)} bytes is too large",
+            f"a message of {size} bytes is too large",
             code="TC402",
             hint=f"at most {bytes_max} bytes travel in a message: send fewer documents at once",
         )
-    return part
 
 
-_ARRAY_BYTES_MAX = 3  # the start of an array of up to PACKETS_MAX parts
+_ARRAY_BYTES = 3  # the start of an array of up to 65,535 parts
+_PACKETS_BEGIN = HEADER_BYTES + _ARRAY_BYTES
 
 
-def _frame_of(parts: list[bytes]) -> bytes:
-    # The start of a MessagePack array: its length is in four bits, or in the two bytes that follow.
-    count = len(parts)
-    body = [bytes([0x90 | count]) if count < 16 else b"\xdc" + count.to_bytes(2, "big"), *parts]
-    checksum = 0
-    for part in body:
-        checksum = crc32(part, checksum)
-    start = _START.pack(MAGIC, PROTOCOL_VERSION, 0, sum(map(len, body)), checksum)
-    # Parts may be large: they are copied once.
-    return b"".join([start, _CHECKSUM.pack(crc32(start)), *body])
+def _finish(frame: bytearray, count: int, end: int) -> bytearray:
+    """Write what stands before so many packets; what is behind `end` belongs to no frame."""
+    if len(frame) > end:
+        del frame[end:]
+    # The start of a MessagePack array, with its length in two bytes.
+    frame[HEADER_BYTES:_PACKETS_BEGIN] = b"\xdc" + count.to_bytes(2, "big")
+    with memoryview(frame) as view, view[HEADER_BYTES:] as body:
+        start = _START.pack(MAGIC, PROTOCOL_VERSION, 0, len(body), crc32(body))
+    frame[:HEADER_BYTES] = start + _CHECKSUM.pack(crc32(start))
+    return frame
 
 
 def _spare_room() -> bytearray:

@@ -376,10 +376,11 @@ _ITEMS = msgspec.msgpack.Decoder(list[Item])
 
 
 def opened(message: Deliveries) -> Deliveries:
-    """With its items as structs. What a broker in the same process sends may have them as they would travel: brokers
-    write most of them without making structs."""
+    """With its items as structs and its payloads as bytes. What a broker in the same process sends may have them as
+    they would travel: brokers write most items without making structs, and cut out no payloads."""
     if isinstance(message.items, msgspec.Raw):
-        return msgspec.structs.replace(message, items=_ITEMS.decode(message.items))
+        payloads = [bytes(payload) for payload in message.payloads]
+        return msgspec.structs.replace(message, items=_ITEMS.decode(message.items), payloads=payloads)
     return message
 
 

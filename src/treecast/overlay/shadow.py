@@ -35,6 +35,33 @@ _LAYER_ROWS_MIN = 16
 _first = attrgetter("first")
 
 
+class _Rows:
+    """Rows of one table in one group; None where one was deleted. Many that came at once are left as they came, until
+    somebody looks for one: few are read before they are durable."""
+
+    __slots__ = ("_came", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: dict[int | str, bytes | None] = {}
+        self._came: PutMany | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows) if self._came is None else len(self._came.keys)
+
+    def put_many(self, change: PutMany) -> None:
+        if not self._rows and self._came is None:
+            self._came = change
+        else:
+            self.all.update(zip(change.keys, change.values, strict=True))
+
+    @property
+    def all(self) -> dict[int | str, bytes | None]:
+        if self._came is not None:
+            self._rows.update(zip(self._came.keys, self._came.values, strict=True))
+            self._came = None
+        return self._rows
+
+
 class _PendingRows:
     """Rows of one table that are not durable yet.
 
@@ -46,23 +73,23 @@ class _PendingRows:
 
     def __init__(self) -> None:
         self._rows: dict[int | str, tuple[int, bytes | None]] = {}
-        self._layers: deque[tuple[int, dict[int | str, bytes | None]]] = deque()
+        self._layers: deque[tuple[int, _Rows]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._rows or self._layers)
 
-    def add(self, group: int, rows: dict[int | str, bytes | None]) -> None:
+    def add(self, group: int, rows: _Rows) -> None:
         if len(rows) >= _LAYER_ROWS_MIN and len(self._layers) < _LAYERS_MAX:
             self._layers.append((group, rows))
         else:
-            self._rows.update((key, (group, value)) for key, value in rows.items())
+            self._rows.update((key, (group, value)) for key, value in rows.all.items())
 
-    def remove(self, group: int, rows: dict[int | str, bytes | None]) -> None:
+    def remove(self, group: int, rows: _Rows) -> None:
         """A group, the first that there is, is durable."""
         if self._layers and self._layers[0][0] == group:
             self._layers.popleft()
             return
-        for key in rows:
+        for key in rows.all:
             row = self._rows.get(key)
             if row is not None and row[0] == group:  # else it has changed again since
                 del self._rows[key]
@@ -73,16 +100,16 @@ class _PendingRows:
         for number, rows in reversed(self._layers):
             if number < group:
                 break
-            if key in rows:
-                return rows[key]
+            if key in rows.all:
+                return rows.all[key]
         return value
 
     def merged(self) -> dict[int | str, bytes | None]:
         merged: dict[int | str, bytes | None] = {}
         groups: dict[int | str, int] = {}
         for number, rows in self._layers:
-            merged.update(rows)
-            groups.update(dict.fromkeys(rows, number))
+            merged.update(rows.all)
+            groups.update(dict.fromkeys(rows.all, number))
         for key, (group, value) in self._rows.items():
             if group > groups.get(key, 0):
                 merged[key] = value
@@ -96,14 +123,14 @@ class _Group:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.rows: dict[str, dict[int | str, bytes | None]] = {}
+        self.rows: dict[str, _Rows] = {}
         self.bodies: list[int] = []
         self.runs = 0
 
-    def table(self, name: str) -> dict[int | str, bytes | None]:
+    def table(self, name: str) -> _Rows:
         rows = self.rows.get(name)
         if rows is None:
-            rows = self.rows[name] = {}
+            rows = self.rows[name] = _Rows()
         return rows
 
 
@@ -130,14 +157,14 @@ class Shadow:
                 self._runs.append(change)
                 group.runs += 1
             elif type(change) is PutMany:
-                group.table(change.table).update(zip(change.keys, change.values, strict=True))
+                group.table(change.table).put_many(change)
             elif type(change) is Append:
                 self._bodies[change.number] = change.body
                 group.bodies.append(change.number)
             elif type(change) is Put:
-                group.table(change.table)[change.key] = change.value
+                group.table(change.table).all[change.key] = change.value
             elif type(change) is Delete:
-                group.table(change.table)[change.key] = None
+                group.table(change.table).all[change.key] = None
             elif type(change) is DeleteBefore:
                 self._deleted_before[change.table] = max(change.key, self._deleted_before.get(change.table, 0))
             else:
@@ -226,18 +253,18 @@ class Shadow:
             raise BodyGoneError(number)
         return self._storage.body(number)
 
-    def bodies(self, numbers: Iterable[int]) -> list[bytes]:
-        """The same for many. Most are neighbours, and not durable yet."""
+    def bodies(self, numbers: Iterable[int]) -> list[bytes | memoryview]:
+        """The same for many. Most are neighbours, and not durable yet: these are views of what was asked for."""
         # PERF: bench/network_cpu.py. This loop runs for every document that is delivered.
-        found: list[bytes] = []
-        first, last, data, ends = 1, 0, b"", [0]
+        found: list[bytes | memoryview] = []
+        first, last, data, ends = 1, 0, memoryview(b""), [0]
         for number in numbers:
             if not first <= number <= last:
                 run = self._run_of(number)
                 if run is None:
                     found.append(self.body(number))
                     continue
-                first, last, data, ends = run.first, run.last, run.data, [0, *run.ends]
+                first, last, data, ends = run.first, run.last, memoryview(run.data), [0, *run.ends]
             place = number - first
             found.append(data[ends[place] : ends[place + 1]])
         return found

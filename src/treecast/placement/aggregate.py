@@ -39,7 +39,7 @@ SOURCES_MAX = 20_000  # distinct paths whose generalisations are weighed; of mor
 DOCUMENTS_MAX = 256  # of the sample
 FILTERS_MAX = 100
 _STEP = re.compile(r"(//?)(\*\[local-name\(\) = '[^']*'\]|[^/\[]+)")
-_VALUED = re.compile(r"(.*?)\[(?:\.|@[^ ]+|text\(\)) = .*\]", re.DOTALL)
+_WITH_VALUE = re.compile(r"(.*?)\[(?:\.|@[^ ]+|text\(\)) = .*\]", re.DOTALL)
 _PRICES = (1e-12, 1e3)  # the lowest: as many filters as are allowed; the highest: as few as will do
 _HALVINGS = 10
 
@@ -96,11 +96,11 @@ class Selectivity:
         empty = Index(limits=limits, entities=entities)
         bad = {row for row, _ in empty.match_part(sample, report=True).rejected} if sample else set()
         self.documents = [document for row, document in enumerate(sample) if row not in bad]
-        self._known: dict[str, int] = {}
+        self._bits_by_path: dict[str, int] = {}
 
     def learn(self, filters: Iterable[str]) -> None:
         """Match the expressions that are not known yet, all at once."""
-        new = list(dict.fromkeys(text for text in filters if text not in self._known))
+        new = list(dict.fromkeys(text for text in filters if text not in self._bits_by_path))
         bits = [0] * len(new)
         if new and self.documents:
             index = Index(limits=self._settings["limits"], entities=self._settings["entities"])  # type: ignore[arg-type]
@@ -108,11 +108,11 @@ class Selectivity:
             for place, document in enumerate(self.documents):
                 for number in index.match(document):
                     bits[int(number)] |= 1 << place
-        self._known.update(zip(new, bits, strict=True))
+        self._bits_by_path.update(zip(new, bits, strict=True))
 
     def bits(self, text: str) -> int:
         """The documents that match an expression that was learnt."""
-        return self._known[text]
+        return self._bits_by_path[text]
 
 
 def generalisations(path: str) -> list[str]:
@@ -144,9 +144,9 @@ def aggregate(
     exact = Index(namespaces=namespaces, limits=limits, entities=entities)
     if selectivity.documents:
         exact.add_many(all_of_them)
-    wanted = sum(bool(exact.match(document)) for document in selectivity.documents)
+    matching_documents = sum(bool(exact.match(document)) for document in selectivity.documents)
     paths = (text for row in range(len(facts)) for text in facts.covers_of(row))
-    return of_paths(paths, selectivity, filters_max, expressions=len(facts), wanted=wanted)
+    return of_paths(paths, selectivity, filters_max, expressions=len(facts), wanted=matching_documents)
 
 
 def of_paths(
@@ -155,30 +155,30 @@ def of_paths(
     """The aggregate of expressions that are already reduced (`Survey.covers_of`) and matched with the sample."""
     covering = cover(paths, selectivity, filters_max)
     filters = tuple(dict.fromkeys(covering.values()))
-    forwarded = 0
+    forwarded_bits = 0
     for text in filters:
-        forwarded |= selectivity.bits(text)
+        forwarded_bits |= selectivity.bits(text)
     documents = len(selectivity.documents)
-    return Aggregate(filters, covering, expressions, documents, wanted, forwarded.bit_count())
+    return Aggregate(filters, covering, expressions, documents, wanted, forwarded_bits.bit_count())
 
 
 def cover(paths: Iterable[str], selectivity: Selectivity, filters_max: int) -> dict[str, str]:
     """For each path the filter that covers it, with at most `filters_max` filters."""
     distinct = list(dict.fromkeys(paths))
-    sources = shortened(distinct)
+    sources = shorten_paths(distinct)
     sources = {path: ANYTHING if source == "//*" else source for path, source in sources.items()}
-    kept = list(dict.fromkeys(sources.values()))
-    options = {source: generalisations(source) for source in kept}
+    distinct_sources = list(dict.fromkeys(sources.values()))
+    options = {source: generalisations(source) for source in distinct_sources}
     covered_by: dict[str, list[str]] = {}
     for source, texts in options.items():
         for text in texts:
             covered_by.setdefault(text, []).append(source)
     # What covers one source only is worth no more than that source itself.
-    own = set(kept)
+    own = set(distinct_sources)
     candidates = {text: sources for text, sources in covered_by.items() if len(sources) > 1 or text in own}
     selectivity.learn([*candidates, ANYTHING])
-    chosen = _within(kept, candidates, selectivity, filters_max)
-    return {path: chosen[source] for path, source in sources.items()}
+    filter_by_source = _within(distinct_sources, candidates, selectivity, filters_max)
+    return {path: filter_by_source[source] for path, source in sources.items()}
 
 
 def _within(
@@ -186,38 +186,40 @@ def _within(
 ) -> dict[str, str]:
     """The greedy choice at the lowest price, of those tried, that gives few enough filters."""
     low, high = _PRICES
-    chosen = _greedy(sources, candidates, selectivity, low, len(sources) + 1)
-    if len(set(chosen.values())) <= filters_max:
-        return chosen
+    filter_by_source = _greedy(sources, candidates, selectivity, low, len(sources) + 1)
+    if len(set(filter_by_source.values())) <= filters_max:
+        return filter_by_source
     best = _greedy(sources, candidates, selectivity, high, filters_max)
     for _ in range(_HALVINGS):
         price = (low * high) ** 0.5
-        chosen = _greedy(sources, candidates, selectivity, price, len(sources) + 1)
-        if len(set(chosen.values())) <= filters_max:
-            best, high = chosen, price
+        filter_by_source = _greedy(sources, candidates, selectivity, price, len(sources) + 1)
+        if len(set(filter_by_source.values())) <= filters_max:
+            best, high = filter_by_source, price
         else:
             low = price
     return best
 
 
-def shortened(paths: Sequence[str], sources_max: int = SOURCES_MAX) -> dict[str, str]:
+def shorten_paths(paths: Sequence[str], sources_max: int = SOURCES_MAX) -> dict[str, str]:
     """For each path itself, or, where there are more than `sources_max`, a prefix of it: as long as it may be so that
     not too many differ."""
     if len(paths) <= sources_max:
         return {path: path for path in paths}
-    split = {path: _steps(path) for path in paths}
-    length = max(map(len, split.values()))
+    steps_by_path = {path: _steps(path) for path in paths}
+    length = max(map(len, steps_by_path.values()))
     while True:
         length -= 1
-        cut = {path: "".join(slash + test for slash, test in steps[:length]) for path, steps in split.items()}
-        if length <= 1 or len(set(cut.values())) <= sources_max:
-            return cut
+        prefix_by_path = {
+            path: "".join(slash + test for slash, test in steps[:length]) for path, steps in steps_by_path.items()
+        }
+        if length <= 1 or len(set(prefix_by_path.values())) <= sources_max:
+            return prefix_by_path
 
 
 def _steps(path: str) -> list[tuple[str, str]]:
     """(slash, test) of each step, without the value at its end, which may look like steps."""
-    valued = _VALUED.fullmatch(path) if path.endswith("]") else None
-    return _STEP.findall(path if valued is None else valued[1])
+    value_match = _WITH_VALUE.fullmatch(path) if path.endswith("]") else None
+    return _STEP.findall(path if value_match is None else value_match[1])
 
 
 def _greedy(
@@ -227,52 +229,52 @@ def _greedy(
     price: float,
     filters_max: int,
 ) -> dict[str, str]:
-    forwarded = 0
+    forwarded_bits = 0
     for source in sources:
-        forwarded |= selectivity.bits(source)
+        forwarded_bits |= selectivity.bits(source)
     own = set(sources)
     weight = 1.0 / (len(selectivity.documents) + 1)
-    left = set(sources)
-    chosen: dict[str, str] = {}
+    remaining = set(sources)
+    filter_by_source: dict[str, str] = {}
 
     def rate(text: str) -> float:
-        gain = sum(source in left for source in candidates[text])
+        gain = sum(source in remaining for source in candidates[text])
         if not gain:
             return float("inf")
         if text in own:
             return price / gain
         # One document more than the sample has, of which a path with many names matches little: breaks ties, and is
         # all there is to go by where there is no sample.
-        named = sum(test != "*" for _, test in _steps(text))
-        extra = (selectivity.bits(text) & ~forwarded).bit_count() + 0.5**named
+        name_count = sum(test != "*" for _, test in _steps(text))
+        extra = (selectivity.bits(text) & ~forwarded_bits).bit_count() + 0.5**name_count
         return float(price + extra * weight) / gain
 
     heap = [(rate(text), text) for text in candidates]
     heapq.heapify(heap)
     filters = 0
-    while left:
+    while remaining:
         if filters == filters_max - 1:
-            return chosen | dict.fromkeys(left, _narrowest(left, candidates, selectivity))
-        known, text = heapq.heappop(heap)
-        now = rate(text)
-        if now > known and heap and now > heap[0][0]:
-            if now < float("inf"):
-                heapq.heappush(heap, (now, text))
+            return filter_by_source | dict.fromkeys(remaining, _narrowest(remaining, candidates, selectivity))
+        old_rating, text = heapq.heappop(heap)
+        rating = rate(text)
+        if rating > old_rating and heap and rating > heap[0][0]:
+            if rating < float("inf"):
+                heapq.heappush(heap, (rating, text))
             continue
-        taken = [source for source in candidates[text] if source in left]
-        if not taken:
+        covered_sources = [source for source in candidates[text] if source in remaining]
+        if not covered_sources:
             continue
         filters += 1
-        chosen |= dict.fromkeys(taken, text)
-        left.difference_update(taken)
-        forwarded |= selectivity.bits(text)
-    return chosen
+        filter_by_source |= dict.fromkeys(covered_sources, text)
+        remaining.difference_update(covered_sources)
+        forwarded_bits |= selectivity.bits(text)
+    return filter_by_source
 
 
-def _narrowest(left: set[str], candidates: Mapping[str, list[str]], selectivity: Selectivity) -> str:
+def _narrowest(sources: set[str], candidates: Mapping[str, list[str]], selectivity: Selectivity) -> str:
     """Of what covers all that is left, the one that the fewest documents match."""
-    some = next(iter(left))
-    fitting = [text for text in generalisations(some) if left <= set(candidates.get(text, ()))]
+    some = next(iter(sources))
+    fitting = [text for text in generalisations(some) if sources <= set(candidates.get(text, ()))]
     return min(fitting, key=lambda text: (selectivity.bits(text).bit_count(), text), default=ANYTHING)
 
 

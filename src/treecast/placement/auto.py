@@ -73,18 +73,18 @@ def choose(
         )
     facts = survey(rows, namespaces)
     roots = Counter(facts.root(row) for row in range(len(facts)))
-    rooted = 1 - roots[None] / max(1, len(facts))
-    largest = max((count for root, count in roots.items() if root is not None), default=0) / max(1, len(facts))
-    if rooted >= ROOTED_MIN and len(roots) > 2 and largest * index_bytes <= worker_bytes_max:
+    rooted_share = 1 - roots[None] / max(1, len(facts))
+    largest_share = max((count for root, count in roots.items() if root is not None), default=0) / max(1, len(facts))
+    if rooted_share >= ROOTED_MIN and len(roots) > 2 and largest_share * index_bytes <= worker_bytes_max:
         names = len(roots) - (None in roots)
-        why = f"{rooted:.0%} of the subscriptions name one of {names} roots, the largest {largest:.0%}"
+        why = f"{rooted_share:.0%} of the subscriptions name one of {names} roots, the largest {largest_share:.0%}"
         return _with_subscriptions(
             RootTag(shards, documents=documents, namespaces=namespaces),
             rows,
             f"root-tag: {short}; {why}, so the first tag of a document says where it goes",
         )
-    paired = sum(bool(facts.pairs(row)) for row in range(len(facts))) / max(1, len(facts))
-    if paired >= COVERED_MIN:
+    paired_share = sum(bool(facts.pairs(row)) for row in range(len(facts))) / max(1, len(facts))
+    if paired_share >= COVERED_MIN:
         pep = Pep(shards, documents=documents, **settings)  # type: ignore[arg-type]
         pep.add_many(rows)
         if pep.uncovered <= 1 - COVERED_MIN:

@@ -19,11 +19,11 @@ def allot(loads: Mapping[Key, float], shards: int) -> list[tuple[tuple[Key, ...]
     if not loads:
         return []
     total = sum(loads.values())
-    ordered = sorted(loads, key=lambda key: (-loads[key], str(key)))
+    keys_by_load = sorted(loads, key=lambda key: (-loads[key], str(key)))
     if total <= 0 or shards == 1:
-        return [(group, 1) for group in _packed(ordered, dict.fromkeys(ordered, 1.0), shards)]
-    large = [key for key in ordered if loads[key] * shards >= total]
-    small = [key for key in ordered if loads[key] * shards < total]
+        return [(group, 1) for group in _pack(keys_by_load, dict.fromkeys(keys_by_load, 1.0), shards)]
+    large = [key for key in keys_by_load if loads[key] * shards >= total]
+    small = [key for key in keys_by_load if loads[key] * shards < total]
     while large and small and len(large) >= shards:  # keep one for the rest
         small.insert(0, large.pop())
     rest = sum(loads[key] for key in small)
@@ -35,10 +35,10 @@ def allot(loads: Mapping[Key, float], shards: int) -> list[tuple[tuple[Key, ...]
         counts[max(large, key=lambda key: (loads[key] / counts[key], str(key)))] += 1
     if not large and small:
         room = min(len(small), shards)
-    return [((key,), counts[key]) for key in large] + [(group, 1) for group in _packed(small, loads, room)]
+    return [((key,), counts[key]) for key in large] + [(group, 1) for group in _pack(small, loads, room)]
 
 
-def _packed(keys: Sequence[Key], loads: Mapping[Key, float], bins: int) -> list[tuple[Key, ...]]:
+def _pack(keys: Sequence[Key], loads: Mapping[Key, float], bins: int) -> list[tuple[Key, ...]]:
     heap = [(0.0, number) for number in range(min(bins, len(keys)))]
     groups: list[list[Key]] = [[] for _ in heap]
     for key in keys:

@@ -41,8 +41,8 @@ class Pair(NamedTuple):
         """A query that covers every query with this pair."""
         path, _, target = self.pattern.partition("\0")
         text = self.literal[1:]
-        quoted = text if self.literal[0] == "n" else f"'{text}'" if '"' in text else f'"{text}"'
-        return f"{path}[{target} = {quoted}]"
+        literal = text if self.literal[0] == "n" else f"'{text}'" if '"' in text else f'"{text}"'
+        return f"{path}[{target} = {literal}]"
 
 
 @dataclass(frozen=True, slots=True)

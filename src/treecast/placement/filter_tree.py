@@ -45,7 +45,7 @@ class FilterTree:
         self._shard_sizes: Counter[int] = Counter()
         self._index = Index(limits=limits, entities=entities)
         self._numbers: dict[str, int] = {}  # of the filters in use
-        self._used: Counter[str] = Counter()  # by how many branches
+        self._use_counts: Counter[str] = Counter()  # by how many branches
         self._next = 0
         self._router: ByFilters | None = None
 
@@ -79,7 +79,7 @@ class FilterTree:
             for branch, text in self._chain_list[number].uses:
                 uses = self._branches[branch].uses
                 if not uses[text]:
-                    self._used[text] += 1
+                    self._use_counts[text] += 1
                     if text not in self._numbers:
                         self._numbers[text] = self._next
                         self._next += 1
@@ -103,9 +103,9 @@ class FilterTree:
                 uses[text] -= 1
                 if not uses[text]:
                     del uses[text]
-                    self._used[text] -= 1
-                    if not self._used[text]:
-                        del self._used[text]
+                    self._use_counts[text] -= 1
+                    if not self._use_counts[text]:
+                        del self._use_counts[text]
                         self._index.remove(str(self._numbers.pop(text)))
         return number
 

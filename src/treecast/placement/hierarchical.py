@@ -35,7 +35,7 @@ from treecast.placement.dimension import allot
 from treecast.placement.exclusive import exclusive_sets, name_sets
 from treecast.placement.facts import Survey
 from treecast.placement.filter_tree import Chain, FilterTree
-from treecast.placement.held import HeldByGroup
+from treecast.placement.group_placement import GroupPlacement
 from treecast.placement.root_name import root_name
 from treecast.placement.router import Router
 
@@ -53,13 +53,13 @@ class _Part:
     shard: int | None = None
     parts: list[_Part] = field(default_factory=list)
     by_key: dict[str, int] = field(default_factory=dict)
-    held: int = 0
+    size: int = 0
     """How many subscriptions were ever sent there: what is lightest."""
     guards: dict[str, str] = field(default_factory=dict)
     """Of a leaf: for what a query is reduced to the filter that covers it."""
 
 
-class Hierarchical(HeldByGroup):
+class Hierarchical(GroupPlacement):
     """A tree of filters over shards, grown from the first subscriptions that are added.
 
     `documents` is a sample of what will come. `exclusive` are sets of element names that never meet, if a schema says
@@ -90,34 +90,40 @@ class Hierarchical(HeldByGroup):
         self._filters_max = filters_max
         self._tree = FilterTree(self._members, limits=limits, entities=entities)
         self._selectivity = Selectivity(documents, limits=limits, entities=entities)
-        seen = name_sets(self._selectivity.documents, limits=limits, entities=entities)
+        names_by_document = name_sets(self._selectivity.documents, limits=limits, entities=entities)
         roots = [root_name(document) or "" for document in self._selectivity.documents]
-        self._documents = max(1, len(seen))
-        self._name_counts = Counter(name for names in seen for name in names)
+        self._documents = max(1, len(names_by_document))
+        self._name_counts = Counter(name for names in names_by_document for name in names)
         self._root_counts = Counter(roots)
         self._set_counts: Counter[str] = Counter()  # documents, by set
         self._set_of: dict[str, dict[str, str]] = {}  # by root, or _OTHERS for any: the set of each name
-        self._note_sets(_OTHERS, exclusive_sets(seen) if exclusive is None else exclusive, seen)
+        self._note_sets(
+            _OTHERS, exclusive_sets(names_by_document) if exclusive is None else exclusive, names_by_document
+        )
         for root in self._root_counts if exclusive is None else ():
-            mine = [names for names, its in zip(seen, roots, strict=True) if its == root]
-            self._note_sets(root, exclusive_sets(mine), mine)
+            names_under_root = [
+                names for names, own_root in zip(names_by_document, roots, strict=True) if own_root == root
+            ]
+            self._note_sets(root, exclusive_sets(names_under_root), names_under_root)
         self._top: _Part | None = None
 
-    def _note_sets(self, root: str, sets: Sequence[Collection[str]], seen: Sequence[frozenset[str]]) -> None:
+    def _note_sets(
+        self, root: str, sets: Sequence[Collection[str]], names_by_document: Sequence[frozenset[str]]
+    ) -> None:
         if len(sets) < 2:  # one set divides nothing
             sets = ()
         self._set_of[root] = {}
         for number, names in enumerate(sets):
             key = f"{root} {number}"
             self._set_of[root] |= dict.fromkeys(names, key)
-            self._set_counts[key] = sum(not met.isdisjoint(names) for met in seen)
+            self._set_counts[key] = sum(not document_names.isdisjoint(names) for document_names in names_by_document)
 
     # -- the interface
 
-    def _enter(self, found: Survey) -> None:
-        if self._top is None and len(found):
-            self._top = self._grow(found)
-        self._tree.enter(found.ids, [self._descend(found, row) for row in range(len(found))])
+    def _enter(self, facts: Survey) -> None:
+        if self._top is None and len(facts):
+            self._top = self._grow(facts)
+        self._tree.enter(facts.ids, [self._descend(facts, row) for row in range(len(facts))])
 
     def _leave(self, id: str) -> int:
         return self._tree.remove(id)
@@ -140,70 +146,70 @@ class Hierarchical(HeldByGroup):
 
     # -- growing
 
-    def _grow(self, found: Survey) -> _Part:
+    def _grow(self, facts: Survey) -> _Part:
         self._free = 0  # the next shard
         top = _Part(-1)
-        self._divide(found, list(range(len(found))), top, 0, self.shards)
+        self._divide(facts, list(range(len(facts))), top, 0, self.shards)
         return top
 
-    def _divide(self, found: Survey, rows: list[int], part: _Part, division: int, shards: int) -> None:
+    def _divide(self, facts: Survey, rows: list[int], part: _Part, division: int, shards: int) -> None:
         if shards == 1:
-            self._end(found, rows, part)
+            self._end(facts, rows, part)
             return
         kind = self._divisions[division]
         part.division = division
         if kind == "text":
             for number in range(shards):
-                mine = [row for row in rows if zlib.crc32(found.queries[row].encode()) % shards == number]
+                group = [row for row in rows if zlib.crc32(facts.queries[row].encode()) % shards == number]
                 part.parts.append(_Part(part.branch))
-                self._end(found, mine, part.parts[-1])
+                self._end(facts, group, part.parts[-1])
             return
-        keyed: dict[str, list[int]] = {}
+        rows_by_key: dict[str, list[int]] = {}
         for row in rows:
-            keyed.setdefault(self._key(kind, found, row), []).append(row)
-        loads = {key: len(mine) * self._frequency(kind, key) for key, mine in keyed.items()}
+            rows_by_key.setdefault(self._key(kind, facts, row), []).append(row)
+        loads = {key: len(group) * self._frequency(kind, key) for key, group in rows_by_key.items()}
         for keys, count in allot(loads, shards):
             child = _Part(self._tree.branch(part.branch))
             part.by_key |= dict.fromkeys(keys, len(part.parts))
             part.parts.append(child)
-            self._divide(found, [row for key in keys for row in keyed[key]], child, division + 1, count)
+            self._divide(facts, [row for key in keys for row in rows_by_key[key]], child, division + 1, count)
 
-    def _end(self, found: Survey, rows: list[int], part: _Part) -> None:
+    def _end(self, facts: Survey, rows: list[int], part: _Part) -> None:
         part.shard = self._free
         self._free += 1
         part.leaf = self._tree.branch(part.branch, shard=part.shard)
-        part.guards = of_survey(found, rows, self._selectivity, self._filters_max)
+        part.guards = of_survey(facts, rows, self._selectivity, self._filters_max)
 
     # -- going down
 
-    def _descend(self, found: Survey, row: int) -> Chain:
+    def _descend(self, facts: Survey, row: int) -> Chain:
         part = self._top
         assert part is not None
         uses: list[tuple[int, str]] = []
         while part.shard is None:
             kind = self._divisions[part.division]
             if kind == "text":
-                part = part.parts[zlib.crc32(found.queries[row].encode()) % len(part.parts)]
+                part = part.parts[zlib.crc32(facts.queries[row].encode()) % len(part.parts)]
                 continue
-            key = self._key(kind, found, row)
+            key = self._key(kind, facts, row)
             place = part.by_key.get(key)
             if place is None:
                 place = part.by_key[key] = self._lightest(part)
             part = part.parts[place]
-            uses.append((part.branch, self._filter(kind, found, row)))
-            part.held += 1
-        for text in found.covers_of(row):
+            uses.append((part.branch, self._filter(kind, facts, row)))
+            part.size += 1
+        for text in facts.covers_of(row):
             uses.append((part.leaf, self._guard(part, text)))
         return Chain(part.shard, tuple(dict.fromkeys(uses)))
 
     def _lightest(self, part: _Part) -> int:
         """Where a new key goes."""
-        return min(range(len(part.parts)), key=lambda number: (part.parts[number].held, number))
+        return min(range(len(part.parts)), key=lambda number: (part.parts[number].size, number))
 
     def _guard(self, leaf: _Part, path: str) -> str:
-        known = leaf.guards.get(path)
-        if known is not None:
-            return known
+        guard = leaf.guards.get(path)
+        if guard is not None:
+            return guard
         there = self._tree.filters_of(leaf.leaf)
         options = generalisations(path)
         fitting = next((text for text in options if text in there), None)
@@ -215,32 +221,32 @@ class Hierarchical(HeldByGroup):
 
     # -- names
 
-    def _key(self, kind: str, found: Survey, row: int) -> str:
+    def _key(self, kind: str, facts: Survey, row: int) -> str:
         if kind == "root":
-            return found.root(row) or _OTHERS
-        name = self._rarest(kind, found, row)
+            return facts.root(row) or _OTHERS
+        name = self._rarest(kind, facts, row)
         if name is None:
             return _OTHERS
-        return self._sets(found, row)[name] if kind == "exclusive" else name
+        return self._sets(facts, row)[name] if kind == "exclusive" else name
 
-    def _filter(self, kind: str, found: Survey, row: int) -> str:
+    def _filter(self, kind: str, facts: Survey, row: int) -> str:
         """What covers a query, in the division by `kind`. One without a root or such a name may want any document."""
-        name = found.root(row) if kind == "root" else self._rarest(kind, found, row)
+        name = facts.root(row) if kind == "root" else self._rarest(kind, facts, row)
         if name is None:
             return ANYTHING
         return f"{'/' if kind == 'root' else '//'}*[local-name() = '{name}']"
 
-    def _rarest(self, kind: str, found: Survey, row: int) -> str | None:
+    def _rarest(self, kind: str, facts: Survey, row: int) -> str | None:
         """Of the names that the query needs, the one that the fewest documents have."""
-        names = found.required(row)
+        names = facts.required(row)
         if kind == "exclusive":
-            sets = self._sets(found, row)
+            sets = self._sets(facts, row)
             names = tuple(name for name in names if name in sets)
         return min(names, key=lambda name: (self._name_counts[name], name), default=None)
 
-    def _sets(self, found: Survey, row: int) -> Mapping[str, str]:
+    def _sets(self, facts: Survey, row: int) -> Mapping[str, str]:
         """The sets that hold where the query can match: those of its root, if any were noted for that."""
-        return self._set_of.get(found.root(row) or _OTHERS, self._set_of[_OTHERS])
+        return self._set_of.get(facts.root(row) or _OTHERS, self._set_of[_OTHERS])
 
     def _frequency(self, kind: str, key: str) -> float:
         """The share of the documents that come to a part, never quite nothing."""

@@ -36,10 +36,10 @@ class Members:
 
     def group(self, id: str) -> int:
         """The group of an id; an UnknownIdError, which is a KeyError, if there is none."""
-        known = self._group.get(id)
-        if known is None:
+        group = self._group.get(id)
+        if group is None:
             raise UnknownIdError(f"no subscription has the id {id[:80]!r}", code="TC143")
-        return known
+        return group
 
     def move(self, id: str, group: int) -> None:
         """Put an id into another group."""

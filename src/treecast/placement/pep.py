@@ -38,7 +38,7 @@ from treecast.errors import DocumentError
 from treecast.placement.aggregate import Selectivity
 from treecast.placement.facts import Pair, Survey, survey
 from treecast.placement.filter_tree import Chain, FilterTree
-from treecast.placement.held import HeldByGroup
+from treecast.placement.group_placement import GroupPlacement
 from treecast.placement.members import Members
 from treecast.placement.router import Router
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from treecast.placement.facts import Subscriptions
 
 PATTERNS_MAX = 10
-_WEIGHED_MAX = 200  # patterns whose repetition is looked at
+_CANDIDATES_MAX = 200  # patterns whose repetition is looked at
 _SKEW_MAX = 2.0
 _SKEW_GROWTH_MAX = 1.5  # where a value that many ask for leaves partitions uneven from the beginning
 _UNCOVERED_MAX = 0.1  # how much the share of "don't care" may grow
@@ -66,7 +66,7 @@ class Pattern(NamedTuple):
     """How often it occurs in the documents that have it, on average; 1: at most once."""
 
 
-class _Reached(NamedTuple):
+class _LayoutFigures(NamedTuple):
     """What the choice of patterns gave."""
 
     queries: int
@@ -75,7 +75,7 @@ class _Reached(NamedTuple):
 
 
 @dataclass
-class _Cut:
+class _Buckets:
     """The buckets of one pattern: values in their order, each with its partition."""
 
     values: list[Value]
@@ -86,7 +86,7 @@ class _Cut:
         return self.partitions[max(0, bisect_right(self.values, value) - 1)] if self.values else 0
 
 
-class Pep(HeldByGroup):
+class Pep(GroupPlacement):
     """K partitions by the values of a few patterns, and one for the queries that have none of them.
 
     `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document. For others a sample of
@@ -124,21 +124,21 @@ class Pep(HeldByGroup):
         for shard in range(self.shards - 1):
             self._tree.branch(-1, shard=shard)
         self._rest = self._tree.branch(-1, shard=self.shards - 1)
-        self._cuts: dict[str, _Cut] = {}
+        self._buckets: dict[str, _Buckets] = {}
         self.patterns: tuple[Pattern, ...] = ()
-        self._reached: _Reached | None = None
-        self._added = 0  # since then
+        self._at_layout: _LayoutFigures | None = None
+        self._added_since_layout = 0  # since then
 
     # -- the interface
 
-    def _enter(self, found: Survey) -> None:
+    def _enter(self, facts: Survey) -> None:
         if not len(self):
-            self.choose(Counter(frozenset(pair.pattern for pair in found.pairs(row)) for row in range(len(found))))
-            pairs = [self._pair(found, row) for row in range(len(found))]
+            self.choose(Counter(frozenset(pair.pattern for pair in facts.pairs(row)) for row in range(len(facts))))
+            pairs = [self._pair(facts, row) for row in range(len(facts))]
             self.cut(Counter(pair for pair in pairs if pair is not None))
         else:
-            pairs = [self._pair(found, row) for row in range(len(found))]
-        self.place(found.ids, pairs)
+            pairs = [self._pair(facts, row) for row in range(len(facts))]
+        self.place(facts.ids, pairs)
 
     def _leave(self, id: str) -> int:
         return self._tree.remove(id)
@@ -152,9 +152,9 @@ class Pep(HeldByGroup):
 
     def describe(self) -> str:
         """See Placement."""
-        chosen = ", ".join(f"{pattern.path} ({pattern.repetition:.1f} a document)" for pattern in self.patterns)
+        texts = ", ".join(f"{pattern.path} ({pattern.repetition:.1f} a document)" for pattern in self.patterns)
         return (
-            f"{len(self)} subscriptions in {self.shards - 1} partitions by the values of {chosen or 'no pattern'}; "
+            f"{len(self)} subscriptions in {self.shards - 1} partitions by the values of {texts or 'no pattern'}; "
             f"{self.uncovered:.1%} of them have none and are held where every document comes."
         )
 
@@ -168,26 +168,26 @@ class Pep(HeldByGroup):
     @property
     def skew(self) -> float:
         """How much the largest of the other partitions is above their mean."""
-        held = self._tree.shard_sizes()
-        sizes = [held[shard] for shard in range(self.shards - 1)]
+        shard_sizes = self._tree.shard_sizes()
+        sizes = [shard_sizes[shard] for shard in range(self.shards - 1)]
         return max(sizes, default=0) * len(sizes) / max(1, sum(sizes)) if sizes else 1.0
 
     @property
     def unbalanced(self) -> bool:
         """Whether `rebalance` is due: partitions have become uneven, or the patterns cover clearly less than before."""
-        reached = self._reached
-        if reached is None or self._added > _ADDED_MAX * reached.queries:
+        layout = self._at_layout
+        if layout is None or self._added_since_layout > _ADDED_MAX * layout.queries:
             return self.skew > _SKEW_MAX or self.uncovered > _UNCOVERED_MAX
-        uneven = self.skew > max(_SKEW_MAX, _SKEW_GROWTH_MAX * reached.skew)
-        return uneven or self.uncovered > reached.uncovered + _UNCOVERED_MAX
+        uneven = self.skew > max(_SKEW_MAX, _SKEW_GROWTH_MAX * layout.skew)
+        return uneven or self.uncovered > layout.uncovered + _UNCOVERED_MAX
 
     def rebalance(self, subscriptions: Subscriptions) -> dict[str, tuple[int, int]]:
         """Choose patterns and buckets again for all subscriptions; the answer is who moves: id -> (from, to)."""
-        found = survey(subscriptions, self._namespaces)
-        Members().check_new(found.ids)  # raises before anything changes
+        facts = survey(subscriptions, self._namespaces)
+        Members().check_new(facts.ids)  # raises before anything changes
         before = {id: self.holders(id)[0] for id in self._members}
         self._lay_out()
-        self._enter(found)
+        self._enter(facts)
         after = {id: self.holders(id)[0] for id in self._members}
         return {id: (old, after[id]) for id, old in before.items() if id in after and after[id] != old}
 
@@ -198,19 +198,19 @@ class Pep(HeldByGroup):
 
         `signatures` count, for each set of patterns, the queries that have exactly these.
         """
-        counted = Counter({signature: count for signature, count in signatures.items() if signature})
+        count_by_signature = Counter({signature: count for signature, count in signatures.items() if signature})
         coverage: Counter[str] = Counter()
-        for signature, count in counted.items():
+        for signature, count in count_by_signature.items():
             for pattern in signature:
                 coverage[pattern] += count
-        weighed = sorted(coverage, key=lambda pattern: (-coverage[pattern], pattern))[:_WEIGHED_MAX]
-        repetition = {pattern: self._repetition(pattern) for pattern in weighed}
-        chosen = _greedy(counted, repetition, self._patterns_max)
-        chosen = _with_fewer_repeats(chosen, counted, repetition)
-        self.patterns = tuple(Pattern(_as_query(text), coverage[text], repetition[text]) for text in chosen)
-        self._cuts = {pattern: _Cut([], []) for pattern in chosen}
-        self._reached = None
-        return tuple(chosen)
+        candidates = sorted(coverage, key=lambda pattern: (-coverage[pattern], pattern))[:_CANDIDATES_MAX]
+        repetition = {pattern: self._repetition(pattern) for pattern in candidates}
+        patterns = _greedy(count_by_signature, repetition, self._patterns_max)
+        patterns = _with_fewer_repeats(patterns, count_by_signature, repetition)
+        self.patterns = tuple(Pattern(_as_query(text), coverage[text], repetition[text]) for text in patterns)
+        self._buckets = {pattern: _Buckets([], []) for pattern in patterns}
+        self._at_layout = None
+        return tuple(patterns)
 
     def _repetition(self, pattern: str) -> float:
         path = _as_query(pattern)
@@ -224,7 +224,7 @@ class Pep(HeldByGroup):
 
     def cut(self, asked: Mapping[Pair, int]) -> None:
         """Cut the values of each pattern into buckets; `asked` is the number of queries that go by each pair."""
-        values: dict[str, Counter[Value]] = {pattern: Counter() for pattern in self._cuts}
+        values: dict[str, Counter[Value]] = {pattern: Counter() for pattern in self._buckets}
         for pair, count in asked.items():
             values[pair.pattern][_value(pair.literal)] += count
         partitions = max(1, self.shards - 1)
@@ -234,7 +234,7 @@ class Pep(HeldByGroup):
             for value in sorted(counts):  # the bucket that the middle of its queries falls into
                 places.append(min(partitions - 1, int(partitions * (before + counts[value] / 2) / total)))
                 before += counts[value]
-            self._cuts[pattern] = _Cut(sorted(counts), places)
+            self._buckets[pattern] = _Buckets(sorted(counts), places)
 
     def place(self, ids: Sequence[str], pairs: Sequence[Pair | None]) -> None:
         """Enter new ids, each by the pair that it goes by: of those with a chosen pattern the one at the checksum of
@@ -242,21 +242,21 @@ class Pep(HeldByGroup):
         self._members.check_new(ids)
         chains = {pair: self._chain(pair) for pair in dict.fromkeys(pairs)}
         self._tree.enter(ids, [chains[pair] for pair in pairs])
-        self._added += len(ids)
-        if self._reached is None:
-            self._reached, self._added = _Reached(len(self), self.uncovered, self.skew), 0
+        self._added_since_layout += len(ids)
+        if self._at_layout is None:
+            self._at_layout, self._added_since_layout = _LayoutFigures(len(self), self.uncovered, self.skew), 0
 
-    def _pair(self, found: Survey, row: int) -> Pair | None:
+    def _pair(self, facts: Survey, row: int) -> Pair | None:
         """The pair that a query goes by: it follows from its text, so that it can be found again."""
-        pairs = [pair for pair in found.pairs(row) if pair.pattern in self._cuts]
+        pairs = [pair for pair in facts.pairs(row) if pair.pattern in self._buckets]
         if not pairs:
             return None
-        return pairs[zlib.crc32(found.queries[row].encode()) % len(pairs)]
+        return pairs[zlib.crc32(facts.queries[row].encode()) % len(pairs)]
 
     def _chain(self, pair: Pair | None) -> Chain:
         if pair is None or self.shards == 1:
             return Chain(self.shards - 1, ((self._rest, "/*"),))
-        partition = self._cuts[pair.pattern].partition(_value(pair.literal))
+        partition = self._buckets[pair.pattern].partition(_value(pair.literal))
         return Chain(partition, ((partition, pair.filter),))
 
 
@@ -272,39 +272,39 @@ def _value(literal: str) -> Value:
 
 
 def _greedy(signatures: Counter[frozenset[str]], repetition: Mapping[str, float], patterns_max: int) -> list[str]:
-    left = Counter(signatures)
-    chosen: list[str] = []
-    while left and len(chosen) < patterns_max:
+    remaining = Counter(signatures)
+    patterns: list[str] = []
+    while remaining and len(patterns) < patterns_max:
         gain: Counter[str] = Counter()
-        for signature, count in left.items():
+        for signature, count in remaining.items():
             for pattern in signature & repetition.keys():
                 gain[pattern] += count
         if not gain:
             break
         best = max(gain, key=lambda pattern: (gain[pattern] / repetition[pattern], pattern))
-        chosen.append(best)
-        left = Counter({signature: count for signature, count in left.items() if best not in signature})
-    return chosen
+        patterns.append(best)
+        remaining = Counter({signature: count for signature, count in remaining.items() if best not in signature})
+    return patterns
 
 
 def _with_fewer_repeats(
-    chosen: list[str], signatures: Counter[frozenset[str]], repetition: Mapping[str, float]
+    choice: list[str], signatures: Counter[frozenset[str]], repetition: Mapping[str, float]
 ) -> list[str]:
     """Exchange patterns that repeat for others that repeat less, where as many queries stay covered."""
 
-    def covered(patterns: Collection[str]) -> int:
+    def count_covered(patterns: Collection[str]) -> int:
         return sum(count for signature, count in signatures.items() if not signature.isdisjoint(patterns))
 
-    whole = covered(chosen)
-    for place, pattern in enumerate(chosen):
+    whole = count_covered(choice)
+    for place, pattern in enumerate(choice):
         if repetition[pattern] <= 1:
             continue
-        others = chosen[:place] + chosen[place + 1 :]
-        if covered(others) == whole:
+        others = choice[:place] + choice[place + 1 :]
+        if count_covered(others) == whole:
             continue  # it is not needed for coverage, and spreads the load
-        better = [p for p in repetition if p not in chosen and repetition[p] < repetition[pattern]]
+        better = [p for p in repetition if p not in choice and repetition[p] < repetition[pattern]]
         for candidate in sorted(better, key=lambda p: (repetition[p], p)):
-            if covered([*others, candidate]) >= whole:
-                chosen = [*chosen[:place], candidate, *chosen[place + 1 :]]
+            if count_covered([*others, candidate]) >= whole:
+                choice = [*choice[:place], candidate, *choice[place + 1 :]]
                 break
-    return chosen
+    return choice

@@ -59,7 +59,7 @@ def measure(placement: Placement, index: Index, documents: Sequence[Bytes]) -> R
         subscriptions_held.update(placement.holders(id))
     documents_seen: Counter[int] = Counter()
     fan_outs: list[int] = []
-    vain = moved = 0
+    vain = bytes_moved = 0
     for document, route in zip(documents, placement.route(documents), strict=True):
         part = index.match_part([document], report=True)
         if route is None or part.rejected:
@@ -68,7 +68,7 @@ def measure(placement: Placement, index: Index, documents: Sequence[Bytes]) -> R
         fan_outs.append(len(route))
         documents_seen.update(route)
         vain += sum(shard not in useful for shard in route)
-        moved += len(document) * len(route)
+        bytes_moved += len(document) * len(route)
     return Report(
         placement.name,
         placement.shards,
@@ -78,7 +78,7 @@ def measure(placement: Placement, index: Index, documents: Sequence[Bytes]) -> R
         _evenness(subscriptions_held, placement.shards),
         _evenness(documents_seen, placement.shards),
         vain / max(1, sum(fan_outs)),
-        moved,
+        bytes_moved,
         subscriptions_held.total(),
     )
 

@@ -36,9 +36,9 @@ def root_name(document: Bytes) -> str | None:
     name: bytes = start[1]
     if name.isascii():
         return name.decode("ascii").rpartition(":")[2]
-    declared = _ENCODING.match(view)
+    encoding_match = _ENCODING.match(view)
     # As the reader has it: case, hyphens and underscores do not count.
-    label = declared[1].decode("ascii").lower().replace("-", "").replace("_", "") if declared else "utf8"
+    label = encoding_match[1].decode("ascii").lower().replace("-", "").replace("_", "") if encoding_match else "utf8"
     codec = _CODECS.get(label, "utf-8")
     try:
         return name.decode(codec).rpartition(":")[2]

@@ -18,14 +18,14 @@ from collections.abc import Mapping, Sequence
 from treecast.document import Bytes
 from treecast.placement.dimension import allot
 from treecast.placement.facts import Survey
-from treecast.placement.held import HeldByGroup
+from treecast.placement.group_placement import GroupPlacement
 from treecast.placement.root_name import root_name
 from treecast.placement.router import ByRoot, Router
 
 _REST = ""  # no element is called so
 
 
-class RootTag(HeldByGroup):
+class RootTag(GroupPlacement):
     """Clusters by the root's name, each on as many shards as its documents and queries are worth.
 
     `documents` (a sample) or `frequencies` (root name -> share of the documents) say how often each root comes; without
@@ -47,11 +47,11 @@ class RootTag(HeldByGroup):
         self._clusters: list[tuple[int, ...]] = []  # the shards of each
         self._cluster_of: dict[str, int] = {}
 
-    def _enter(self, found: Survey) -> None:
-        roots = [found.root(row) or _REST for row in range(len(found))]
+    def _enter(self, facts: Survey) -> None:
+        roots = [facts.root(row) or _REST for row in range(len(facts))]
         if not self._clusters and roots:
             self._lay_out(Counter(roots))
-        self._members.enter(found.ids, [self._cluster(root) for root in roots])
+        self._members.enter(facts.ids, [self._cluster(root) for root in roots])
 
     def _shards_of(self, group: int) -> tuple[int, ...]:
         return self._clusters[group]
@@ -88,8 +88,8 @@ class RootTag(HeldByGroup):
             rest_shards = 1
         else:
             total = rest + sum(loads.values())
-            wanted = round(rest * self.shards / total) if loads else self.shards
-            rest_shards = max(1, min(self.shards - (1 if loads else 0), wanted))
+            rest_share = round(rest * self.shards / total) if loads else self.shards
+            rest_shards = max(1, min(self.shards - (1 if loads else 0), rest_share))
             groups = allot(loads, self.shards - rest_shards)
         first = 0
         for roots, count in groups:
@@ -100,15 +100,15 @@ class RootTag(HeldByGroup):
         self._clusters.append(tuple(range(first, first + rest_shards)) if self.shards > 1 else (0,))
 
     def _cluster(self, root: str) -> int:
-        known = self._cluster_of.get(root)
-        if known is None:
+        cluster = self._cluster_of.get(root)
+        if cluster is None:
             candidates = [number for number in range(len(self._clusters)) if number != self._cluster_of[_REST]]
             sizes = self._members.sizes
-            known = min(candidates, key=lambda n: (sizes[n] / len(self._clusters[n]), n), default=None)
-            if known is None:  # the first root of all; where there is no shard but that of the rest, it joins it
-                known = self._cluster_of[_REST]
-            self._cluster_of[root] = known
-        return known
+            cluster = min(candidates, key=lambda n: (sizes[n] / len(self._clusters[n]), n), default=None)
+            if cluster is None:  # the first root of all; where there is no shard but that of the rest, it joins it
+                cluster = self._cluster_of[_REST]
+            self._cluster_of[root] = cluster
+        return cluster
 
 
 def root_frequencies(documents: Sequence[Bytes]) -> dict[str, float]:

@@ -69,29 +69,31 @@ class Router(ABC):
         """What `to_bytes` wrote. Raises a SnapshotError for anything else."""
         first = _FIRST_LINE.match(data)
         if first is None:
-            raise _refused("TC504", "this is no router of treecast", "give the bytes that Router.to_bytes() made")
+            raise _snapshot_error(
+                "TC504", "this is no router of treecast", "give the bytes that Router.to_bytes() made"
+            )
         version, size, checksum = int(first[1]), int(first[2]), int(first[3], 16)
         if version != FORM_VERSION:
-            raise _refused(
+            raise _snapshot_error(
                 "TC504",
                 f"this router has the form of version {version}, this treecast reads version {FORM_VERSION}",
                 "use the same version of treecast on both sides",
             )
         body = data[first.end() :]
         if len(body) != size or zlib.crc32(body) != checksum:
-            raise _damaged()
+            raise _damage_error()
         try:
             fields = json.loads(body)
             return KINDS[fields["kind"]].from_fields(fields)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _damaged() from error
+            raise _damage_error() from error
 
 
-def _damaged() -> SnapshotError:
-    return _refused("TC505", "this router is damaged, or cut off", "make its bytes again")
+def _damage_error() -> SnapshotError:
+    return _snapshot_error("TC505", "this router is damaged, or cut off", "make its bytes again")
 
 
-def _refused(code: str, message: str, hint: str) -> SnapshotError:
+def _snapshot_error(code: str, message: str, hint: str) -> SnapshotError:
     return SnapshotError(f"{code} {message}\n  hint: {hint}", code=code, hint=hint)
 
 
@@ -104,7 +106,7 @@ def _shards(values: Any, least: int = 0, most: int = SHARDS_MAX - 1) -> tuple[in
     return tuple(values)
 
 
-def spread(document: Bytes, count: int) -> int:
+def bucket_of(document: Bytes, count: int) -> int:
     """One of `count`, by the document's bytes: the same whenever it is asked, in any process."""
     return zlib.crc32(document) % count
 
@@ -119,7 +121,7 @@ class Spread(Router):
 
     def route(self, documents: Sequence[Bytes]) -> list[Route]:
         """See Router."""
-        return [(spread(document, self.shards),) for document in documents]
+        return [(bucket_of(document, self.shards),) for document in documents]
 
     def to_fields(self) -> dict[str, Any]:
         """See Router."""
@@ -173,12 +175,12 @@ class ByRoot(Router):
         name = root_name(document)
         if name is None:
             return None
-        wanted = {
-            shards[spread(document, len(shards)) if len(shards) > 1 else 0]
+        route = {
+            shards[bucket_of(document, len(shards)) if len(shards) > 1 else 0]
             for shards in (self.clusters.get(name, ()), self.rest)
             if shards
         }
-        return tuple(sorted(wanted))
+        return tuple(sorted(route))
 
     def to_fields(self) -> dict[str, Any]:
         """See Router."""
@@ -242,15 +244,15 @@ class ByFilters(Router):
             lists = part.matches.to_pylist()
             for row, number, _ in part.undecided:  # what may pass has to be let through
                 lists[row].append(number)
-            routes += [None if row in bad else self._reached(matched) for row, matched in enumerate(lists)]
+            routes += [None if row in bad else self._shards_of(numbers) for row, numbers in enumerate(lists)]
         return routes
 
-    def _reached(self, matched: list[str]) -> tuple[int, ...]:
-        passed = {int(number) for number in matched}
+    def _shards_of(self, numbers: list[str]) -> tuple[int, ...]:
+        passed_filters = {int(number) for number in numbers}
         open_branches: list[bool] = []
         shards: set[int] = set()
         for branch in self.branches:  # parents come first
-            here = (branch.parent < 0 or open_branches[branch.parent]) and not passed.isdisjoint(branch.filters)
+            here = (branch.parent < 0 or open_branches[branch.parent]) and not passed_filters.isdisjoint(branch.filters)
             open_branches.append(here)
             if here and branch.shard is not None:
                 shards.add(branch.shard)

@@ -11,11 +11,11 @@ import zlib
 from collections.abc import Mapping
 
 from treecast.placement.facts import Survey
-from treecast.placement.held import HeldByGroup
+from treecast.placement.group_placement import GroupPlacement
 from treecast.placement.router import Everywhere, Router, Spread
 
 
-class DataSharing(HeldByGroup):
+class DataSharing(GroupPlacement):
     """All subscriptions on every shard; a document goes to one of them, by its bytes."""
 
     name = "data-sharing"
@@ -24,8 +24,8 @@ class DataSharing(HeldByGroup):
         super().__init__(shards, namespaces)
         self._everywhere = tuple(range(self.shards))
 
-    def _enter(self, found: Survey) -> None:
-        self._members.enter(found.ids, [0] * len(found))
+    def _enter(self, facts: Survey) -> None:
+        self._members.enter(facts.ids, [0] * len(facts))
 
     def _shards_of(self, group: int) -> tuple[int, ...]:
         return self._everywhere
@@ -39,7 +39,7 @@ class DataSharing(HeldByGroup):
         return f"{len(self)} subscriptions on each of {self.shards} shards; a document goes to one of them."
 
 
-class FilterSharing(HeldByGroup):
+class FilterSharing(GroupPlacement):
     """Each distinct query on one shard, by its text; a document goes to all of them.
 
     Equal queries stay together, as the paper has it, so that a shard's machine stores them once. The shard follows from
@@ -51,8 +51,8 @@ class FilterSharing(HeldByGroup):
     def __init__(self, shards: int, *, namespaces: Mapping[str, str] | None = None) -> None:
         super().__init__(shards, namespaces)
 
-    def _enter(self, found: Survey) -> None:
-        self._members.enter(found.ids, [zlib.crc32(text.encode()) % self.shards for text in found.queries])
+    def _enter(self, facts: Survey) -> None:
+        self._members.enter(facts.ids, [zlib.crc32(text.encode()) % self.shards for text in facts.queries])
 
     def _shards_of(self, group: int) -> tuple[int, ...]:
         return (group,)

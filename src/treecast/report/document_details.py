@@ -57,18 +57,18 @@ def detail_of(
     except TreecastError:
         return bare
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    wanted = ids[:MATCHES_SHOWN_MAX]
-    payloads = _payloads(data, index, wanted) if rendered else {}
+    shown_ids = ids[:MATCHES_SHOWN_MAX]
+    payloads = _payloads(data, index, shown_ids) if rendered else {}
     starts = _line_starts(text)
     spans: list[Span] = []
-    shown: list[MatchDetail] = []
-    for number, id in enumerate(wanted):
+    details: list[MatchDetail] = []
+    for number, id in enumerate(shown_ids):
         explanation = _explanation(index, data, id)
         places = [] if explanation is None else _places(explanation)
         spans += [(*_range(place, starts, len(text)), number) for place in places]
         where = f"{places[0].path}, line {places[0].line}" if places else ""
         payload = payloads.get(id)
-        shown.append(
+        details.append(
             MatchDetail(
                 subscription=id,
                 query=index[id].query,
@@ -78,7 +78,7 @@ def detail_of(
                 is_whole=payload == data,
             )
         )
-    return DocumentDetail(name, len(data), nanoseconds, len(ids), tuple(shown), tuple(_pieces(text, spans)))
+    return DocumentDetail(name, len(data), nanoseconds, len(ids), tuple(details), tuple(_pieces(text, spans)))
 
 
 def _payloads(data: bytes, index: Index, ids: list[str]) -> dict[str, bytes]:
@@ -102,10 +102,10 @@ def _places(explanation: Explanation) -> list[Place]:
     """What the query selects first, and what made its predicates true."""
     if not explanation.steps:
         return []
-    found = [explanation.steps[-1].place]
+    places = [explanation.steps[-1].place]
     for step in explanation.steps:
-        found += _condition_places(step.conditions)
-    return found
+        places += _condition_places(step.conditions)
+    return places
 
 
 def _condition_places(conditions: Iterable[Condition]) -> Iterator[Place]:
@@ -155,18 +155,18 @@ def _windows(size: int, spans: list[Span]) -> list[tuple[int, int]]:
     if size <= TEXT_CHARS_MAX:
         return [(0, size)]
     windows = [(0, min(size, AROUND_CHARS))]
-    left = TEXT_CHARS_MAX - windows[0][1]
+    chars_left = TEXT_CHARS_MAX - windows[0][1]
     for begin, end, _ in sorted(spans):
         first, last = max(0, begin - AROUND_CHARS), min(size, min(end, begin + AROUND_CHARS) + AROUND_CHARS)
         at = bisect_right(windows, (first, size)) - 1
         low, high = windows[at]
         if first <= high:
-            first, taken = low, max(0, last - high)
+            first, chars_added = low, max(0, last - high)
         else:
-            taken = last - first
-        if taken > left:
+            chars_added = last - first
+        if chars_added > chars_left:
             break
-        left -= taken
+        chars_left -= chars_added
         if first == low:
             windows[at] = (low, max(high, last))
         else:

@@ -13,11 +13,11 @@ def document_panels(figures: Figures) -> str:
     """The part of the page about documents; nothing where none can be shown."""
     directory = common_directory(detail.name for detail in figures.details)
     panels: list[str] = []
-    left = PANELS_BYTES_MAX
+    bytes_left = PANELS_BYTES_MAX
     for detail in figures.details:
         panel = _panel(detail, directory, is_rendered=figures.payload_bytes is not None)
-        left -= len(panel.encode())
-        if left < 0:
+        bytes_left -= len(panel.encode())
+        if bytes_left < 0:
             break
         panels.append(panel)
     if not panels:
@@ -61,10 +61,10 @@ def _inside(detail: DocumentDetail, *, is_rendered: bool) -> str:
         matches = soft("Nothing matched it.")
     else:
         items = "".join(_match(number, match, is_rendered=is_rendered) for number, match in enumerate(detail.shown))
-        hidden = detail.matches - len(detail.shown)
-        matches = f"<ol>{items}</ol>" + (soft(f"… and {hidden:,} more.") if hidden > 0 else "")
-    marked = "".join(map(_piece, detail.pieces))
-    return f'<div class="panel"><div>{matches}</div><pre class="text">{marked}</pre></div>\n'
+        hidden_count = detail.matches - len(detail.shown)
+        matches = f"<ol>{items}</ol>" + (soft(f"… and {hidden_count:,} more.") if hidden_count > 0 else "")
+    marked_text = "".join(map(_piece, detail.pieces))
+    return f'<div class="panel"><div>{matches}</div><pre class="text">{marked_text}</pre></div>\n'
 
 
 def _match(number: int, match: MatchDetail, *, is_rendered: bool) -> str:

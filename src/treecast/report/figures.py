@@ -189,8 +189,8 @@ class Figures:
     def rates(self, points_max: int = 240) -> Iterator[tuple[float, float, float]]:
         """(from, to, documents per second) for each interval; neighbours are joined if there are too many."""
         step = 1 + len(self.moments) // points_max
-        kept = [*self.moments[:-1:step], *self.moments[-1:]]
-        for before, after in pairwise(kept):
+        moments = [*self.moments[:-1:step], *self.moments[-1:]]
+        for before, after in pairwise(moments):
             if after.seconds > before.seconds:
                 rate = (after.documents - before.documents) / (after.seconds - before.seconds)
                 yield before.seconds, after.seconds, rate

@@ -54,7 +54,7 @@ def page(figures: Figures) -> str:
         subscription_table(figures),
         document_panels(figures),
         "" if figures.details else _slowest(figures),
-        _refused(figures),
+        _refusals(figures),
         _results(figures),
         pair(_listing("Settings", figures.settings), _listing("Versions", figures.versions)),
     ]
@@ -218,7 +218,7 @@ def _slowest(figures: Figures) -> str:
     return section("The slowest documents", where + _rows(heads, rows))
 
 
-def _refused(figures: Figures) -> str:
+def _refusals(figures: Figures) -> str:
     count = figures.errors + figures.refused_deliveries
     if not count:
         return ""

@@ -168,11 +168,11 @@ def _lines(axes: Any, panel: Panel) -> None:
 def _apart(ticks: list[float], log: bool) -> list[float]:
     """Of the places that were measured those whose labels do not run into each other, from the last one down."""
     places = [math.log(tick) for tick in ticks] if log else ticks
-    kept: list[int] = []
+    tick_numbers: list[int] = []
     for number in range(len(ticks) - 1, -1, -1):
-        if not kept or places[kept[-1]] - places[number] >= TICKS_APART * (places[-1] - places[0]):
-            kept.append(number)
-    return [ticks[number] for number in reversed(kept)]
+        if not tick_numbers or places[tick_numbers[-1]] - places[number] >= TICKS_APART * (places[-1] - places[0]):
+            tick_numbers.append(number)
+    return [ticks[number] for number in reversed(tick_numbers)]
 
 
 def _tick(value: float) -> str:

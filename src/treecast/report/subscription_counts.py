@@ -31,13 +31,13 @@ def join_counts(subscriptions: pa.Table, ids: pa.ChunkedArray, counts: pa.Chunke
     >>> join_counts(table, pa.chunked_array([["b", "gone"]]), pa.chunked_array([[2, 1]])).to_pylist()[0]
     {'id': 'b', 'query': '/b', 'matches': 2}
     """
-    known = subscriptions.select(["id", "query"])
-    places = pc.index_in(known["id"], value_set=ids)
+    all_queries = subscriptions.select(["id", "query"])
+    places = pc.index_in(all_queries["id"], value_set=ids)
     matches = pc.fill_null(counts.take(places), 0)
-    gone = pc.invert(pc.is_in(ids, value_set=known["id"]))
-    strangers = pa.table({"id": ids.filter(gone), "matches": counts.filter(gone)})
+    is_stranger = pc.invert(pc.is_in(ids, value_set=all_queries["id"]))
+    strangers = pa.table({"id": ids.filter(is_stranger), "matches": counts.filter(is_stranger)})
     strangers = strangers.add_column(1, "query", pa.repeat(pa.scalar("", pa.string()), strangers.num_rows))
-    whole = known.append_column("matches", matches.cast(pa.int64()))
+    whole = all_queries.append_column("matches", matches.cast(pa.int64()))
     whole = pa.concat_tables([whole, strangers.cast(whole.schema)])
     return whole.sort_by([("matches", "descending"), ("id", "ascending")])
 
@@ -48,15 +48,15 @@ def with_counts(figures: Figures, counts: pa.Table) -> Figures:
     for row in pc.value_counts(counts["matches"]).to_pylist():
         if row["values"]:
             buckets[row["values"].bit_length() - 1] += row["counts"]  # the logarithm to base 2, exactly
-    matched = sum(buckets.values())
-    top = counts.slice(0, min(matched, SHOWN_MAX)).to_pylist()
-    unmatched = counts.slice(matched, SHOWN_MAX).to_pylist()
+    matched_count = sum(buckets.values())
+    top = counts.slice(0, min(matched_count, SHOWN_MAX)).to_pylist()
+    unmatched_rows = counts.slice(matched_count, SHOWN_MAX).to_pylist()
     return replace(
         figures,
         buckets=dict(buckets),
         top=tuple((row["id"], row["matches"]) for row in top),
-        unmatched=tuple(row["id"] for row in unmatched),
-        queries={row["id"]: row["query"] for row in (*top, *unmatched)},
+        unmatched=tuple(row["id"] for row in unmatched_rows),
+        queries={row["id"]: row["query"] for row in (*top, *unmatched_rows)},
     )
 
 

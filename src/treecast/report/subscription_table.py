@@ -38,17 +38,19 @@ def subscription_table(figures: Figures) -> str:
 
 
 def _sentence(figures: Figures) -> str:
-    matched, never = figures.subscriptions_matched, figures.unmatched_count
-    if not matched:
+    matched_count, unmatched_count = figures.subscriptions_matched, figures.unmatched_count
+    if not matched_count:
         return f"No document matched any of {figures.subscriptions:,} subscriptions."
-    if not never:
+    if not unmatched_count:
         return f"All {figures.subscriptions:,} matched at least one document."
-    return f"{matched:,} matched at least one document, {never:,} matched none."
+    return f"{matched_count:,} matched at least one document, {unmatched_count:,} matched none."
 
 
 def _rest(figures: Figures, top: int, unmatched: int) -> str:
-    hidden = figures.subscriptions_matched - top, figures.unmatched_count - unmatched
-    parts = [f"{count:,} that {what}" for count, what in zip(hidden, ("matched", "did not"), strict=True) if count > 0]
+    hidden_counts = figures.subscriptions_matched - top, figures.unmatched_count - unmatched
+    parts = [
+        f"{count:,} that {what}" for count, what in zip(hidden_counts, ("matched", "did not"), strict=True) if count > 0
+    ]
     if not parts:
         return ""
     place = dict(figures.places).get("matches of each subscription")

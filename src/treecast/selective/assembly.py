@@ -31,7 +31,7 @@ from treecast.selective.parcels import (
     Parcel,
     Seal,
     Signed,
-    altered,
+    alteration_error,
     decode,
     letter_about,
     place_about,
@@ -56,7 +56,7 @@ class Piece:
         self.digest: bytes | None = None
 
 
-class Shown:
+class VerifiedView:
     """What was verified below one seal."""
 
     def __init__(self, version: int, tops: list[bytes], pieces: dict[bytes, Piece]) -> None:
@@ -85,14 +85,14 @@ class Assembly:
         self._version_min = 0
         self._pieces: dict[bytes, Piece] = {}
         self._seals: dict[int, Signed] = {}
-        self._shown: dict[int, Shown] = {}
-        self._closed: dict[int, bytes] = {}  # what came before its key
+        self._view_by_root: dict[int, VerifiedView] = {}
+        self._parcels_without_key: dict[int, bytes] = {}  # what came before its key
         self._is_changed = False
 
     @property
     def version(self) -> int:
         """The newest version of the view that has been verified, of what is wanted of it; 0: nothing yet."""
-        return max((one.version for one in self._shown.values()), default=0)
+        return max((one.version for one in self._view_by_root.values()), default=0)
 
     # -- what arrives
 
@@ -102,28 +102,28 @@ class Assembly:
         if letter is None or letter.epoch < self.epoch:
             return False
         self._open_letter(letter)
-        closed, self._closed = self._closed, {}
-        for number, payload in closed.items():
+        parcels, self._parcels_without_key = self._parcels_without_key, {}
+        for number, payload in parcels.items():
             self.take(number, payload)
         return True
 
     def _open_letter(self, letter: Letter) -> None:
         data = unseal(self._key, letter.key, letter_about(self.document, self.group, letter.epoch, self.member))
         if data is None or len(data) != KEY_BYTES + VERSION_BYTES:
-            raise altered()
+            raise alteration_error()
         self.epoch, self._chain, self.proof = letter.epoch, data[:KEY_BYTES], letter.proof
         self._version_min = max(self._version_min, int.from_bytes(data[KEY_BYTES:], "big"))
 
     def take(self, number: int, payload: bytes) -> None:
         """A parcel or a seal. Raises PeerError (TC492) if it was altered; then nothing has changed."""
         if number % 2:
-            sealed = decode(payload, Seal)
-            key = self._group_key(sealed.epoch)
+            seal = decode(payload, Seal)
+            key = self._group_key(seal.epoch)
             if key is None:
-                self._closed[number] = payload
+                self._parcels_without_key[number] = payload
                 return
-            about = seal_about(self.document, self.group, sealed.epoch, number // 2)
-            signed = decode(_opened(unseal(key, sealed.signed, about)), Signed)
+            context = seal_about(self.document, self.group, seal.epoch, number // 2)
+            signed = decode(_require(unseal(key, seal.signed, context)), Signed)
             old = self._seals.get(number // 2)
             if old is None or old.version <= signed.version:  # an older one came later
                 self._seals[number // 2] = signed
@@ -131,19 +131,19 @@ class Assembly:
             parcel = decode(payload, Parcel)
             key = self._group_key(parcel.epoch)
             if key is None:
-                self._closed[number] = payload
+                self._parcels_without_key[number] = payload
                 return
-            place = _opened(unseal(key, parcel.place, place_about(self.document, self.group, parcel.epoch)))
+            place = _require(unseal(key, parcel.place, place_about(self.document, self.group, parcel.epoch)))
             entry = decode(place, Entry)
-            record = _opened(unseal(entry.key, parcel.record, element_about(self.document, entry.token)))
-            self._put(Piece(number, entry, record))
+            record = _require(unseal(entry.key, parcel.record, element_about(self.document, entry.token)))
+            self._add_piece(Piece(number, entry, record))
         self._is_changed = True
 
     def _group_key(self, epoch: int) -> bytes | None:
         """None: the letter with it has not come yet."""
         return earlier_key(self._chain, self.epoch, epoch) if 0 < epoch <= self.epoch else None
 
-    def _put(self, piece: Piece) -> None:
+    def _add_piece(self, piece: Piece) -> None:
         token = piece.entry.token
         old = self._pieces.get(token)
         if old is not None and old.entry.version > piece.entry.version:
@@ -153,9 +153,9 @@ class Assembly:
         self._forget_digests(token)
 
     def _forget_digests(self, token: bytes) -> None:
-        seen = set()  # what has been altered may go in circles
-        while token in self._pieces and token not in seen:
-            seen.add(token)
+        visited = set()  # what has been altered may go in circles
+        while token in self._pieces and token not in visited:
+            visited.add(token)
             self._pieces[token].digest = None
             token = self._pieces[token].entry.parent
 
@@ -168,14 +168,14 @@ class Assembly:
         is_new = False
         for root in self.roots:
             signed = self._seals.get(root)
-            shown = self._shown.get(root)
-            if signed is None or (shown is not None and signed.version <= shown.version):
+            last_shown = self._view_by_root.get(root)
+            if signed is None or (last_shown is not None and signed.version <= last_shown.version):
                 continue
             if root == WHOLE and signed.version < self._version_min:
                 continue  # older than the view was when this member was let in
-            pieces = self._verified(root, signed)
+            pieces = self._verify(root, signed)
             if pieces is not None:
-                self._shown[root] = Shown(signed.version, signed.tops, pieces)
+                self._view_by_root[root] = VerifiedView(signed.version, signed.tops, pieces)
                 is_new = True
         if not self.is_waiting:
             self._is_changed = False
@@ -185,12 +185,13 @@ class Assembly:
     @property
     def is_waiting(self) -> bool:
         """Something has arrived, or must be there, that does not fit yet."""
-        return bool(self._closed) or any(
-            root not in self._shown or (root in self._seals and self._seals[root].version > self._shown[root].version)
+        return bool(self._parcels_without_key) or any(
+            root not in self._view_by_root
+            or (root in self._seals and self._seals[root].version > self._view_by_root[root].version)
             for root in self.roots
         )
 
-    def _verified(self, root: int, signed: Signed) -> dict[bytes, Piece] | None:
+    def _verify(self, root: int, signed: Signed) -> dict[bytes, Piece] | None:
         """The elements below a seal, if they are what it signs."""
         pieces: dict[bytes, Piece] = {}
         digests = []
@@ -239,12 +240,12 @@ class Assembly:
         return self._pieces[top].digest
 
     def _drop_unused(self) -> None:
-        used = {token for one in self._shown.values() for token in one.pieces}
-        self._pieces = {token: piece for token, piece in self._pieces.items() if token in used}
+        used_tokens = {token for one in self._view_by_root.values() for token in one.pieces}
+        self._pieces = {token: piece for token, piece in self._pieces.items() if token in used_tokens}
 
     def start_over(self) -> None:
         """Forget what has arrived and does not fit. What is shown stays."""
-        self._closed.clear()
+        self._parcels_without_key.clear()
         self._seals.clear()
         self._pieces.clear()
         self._is_changed = False
@@ -253,22 +254,22 @@ class Assembly:
 
     def numbers(self) -> set[int]:
         """The numbers of the elements that are shown."""
-        return {piece.number for one in self._shown.values() for piece in one.pieces.values()}
+        return {piece.number for one in self._view_by_root.values() for piece in one.pieces.values()}
 
     def fragments(self) -> list[bytes]:
         """What was verified last, one document for each fragment, in exclusive canonical form."""
-        found = []
+        documents = []
         for root in self.roots:
-            shown = self._shown.get(root)
-            if shown is None:
+            view = self._view_by_root.get(root)
+            if view is None:
                 continue
-            forms = {token: form_from(piece.record) for token, piece in shown.pieces.items()}
-            children = {token: piece.entry.children for token, piece in shown.pieces.items()}
-            found += [write_fragment(token, forms, children) for token in shown.tops]
-        return found
+            forms = {token: form_from(piece.record) for token, piece in view.pieces.items()}
+            children = {token: piece.entry.children for token, piece in view.pieces.items()}
+            documents += [write_fragment(token, forms, children) for token in view.tops]
+        return documents
 
 
-def _opened(data: bytes | None) -> bytes:
+def _require(data: bytes | None) -> bytes:
     if data is None:
-        raise altered()
+        raise alteration_error()
     return data

@@ -69,30 +69,30 @@ def _is_ours(uri: str) -> bool:
 def _encode_element(element: Element, prefix: str, uri: str, id: int, label: Label, is_root: bool) -> Element:
     fields = [("id", str(id)), ("lb", str(label[1])), ("pon", str(label[0]))]
     fields += [(f"gap-{number}", _escape(gap)) for number, gap in enumerate(element.gaps) if gap]
-    ours = sorted((f"{prefix}:{name}", value) for name, value in fields)
+    own_attributes = sorted((f"{prefix}:{name}", value) for name, value in fields)
     spaces = dict(element.bindings) | dict(element.declarations) | {prefix: uri}
 
     def canonical_key(pair: tuple[str, str]) -> tuple[str, str]:
         before, _, local = pair[0].rpartition(":")
         return (spaces.get(before, "") if before else "", local)
 
-    attributes = tuple(sorted([*element.attributes, *ours], key=canonical_key))
+    attributes = tuple(sorted([*element.attributes, *own_attributes], key=canonical_key))
     declarations = (*element.declarations, (prefix, uri)) if is_root else element.declarations
     return Element(element.name, attributes, declarations, element.bindings, ("",) * len(element.gaps))
 
 
 def decode(data: Bytes, *, limits: Limits | None = None) -> bytes:
     """The document that was encoded, in canonical form. Raises DocumentError (TC231) if this is no encoded document."""
-    encoded = fold(data, limits=limits)
-    ours = [pair for pair in encoded.elements[0].declarations if _is_ours(pair[1])]
-    if not ours:
+    document = fold(data, limits=limits)
+    own_declarations = [pair for pair in document.elements[0].declarations if _is_ours(pair[1])]
+    if not own_declarations:
         raise _refusal("the root element declares no namespace of encoded documents")
-    prefix, uri = max(ours, key=lambda pair: int(pair[1].removeprefix(NAMESPACE)))
-    children = Counter(encoded.parents)
+    prefix, uri = max(own_declarations, key=lambda pair: int(pair[1].removeprefix(NAMESPACE)))
+    children = Counter(document.parents)
     elements = [
-        _decode_element(element, prefix, uri, children[number]) for number, element in enumerate(encoded.elements)
+        _decode_element(element, prefix, uri, children[number]) for number, element in enumerate(document.elements)
     ]
-    return FoldedDocument(elements, encoded.parents, encoded.before, encoded.after).to_bytes()
+    return FoldedDocument(elements, document.parents, document.before, document.after).to_bytes()
 
 
 def _decode_element(element: Element, prefix: str, uri: str, children: int) -> Element:
@@ -102,19 +102,19 @@ def _decode_element(element: Element, prefix: str, uri: str, children: int) -> E
     if not {"id", "lb", "pon"} <= fields.keys():
         raise _refusal(f"<{element.name}> has no label")
     gaps = [_unescape(fields.pop(f"gap-{number}", "")) for number in range(children + 1)]
-    if left := fields.keys() - {"id", "lb", "pon"}:
-        raise _refusal(f"<{element.name}> has no place for {min(left)}")
+    if extra_fields := fields.keys() - {"id", "lb", "pon"}:
+        raise _refusal(f"<{element.name}> has no place for {min(extra_fields)}")
     attributes = tuple(pair for pair in element.attributes if not pair[0].startswith(f"{prefix}:"))
     declarations = tuple(pair for pair in element.declarations if pair != (prefix, uri))
     return Element(element.name, attributes, declarations, element.bindings, tuple(gaps))
 
 
 def _escape(gap: str) -> str:
-    return re.sub(r"[\\\t\n\r]", lambda found: _ESCAPES[found[0]], gap)
+    return re.sub(r"[\\\t\n\r]", lambda match: _ESCAPES[match[0]], gap)
 
 
 def _unescape(value: str) -> str:
-    return re.sub(r"\\.", lambda found: _UNESCAPES.get(found[0], found[0]), value)
+    return re.sub(r"\\.", lambda match: _UNESCAPES.get(match[0], match[0]), value)
 
 
 def _refusal(reason: str) -> DocumentError:

@@ -79,7 +79,7 @@ class FoldedDocument:
         """The document in canonical form: equal to C14N 1.0 with comments."""
         parts: list[str] = [self.before]
         scopes: list[dict[str, str]] = [{"": ""}]
-        closed = [0] * len(self.elements)  # how many children of each
+        closed_children = [0] * len(self.elements)  # how many children of each
         for event in events(self.parents):
             if event >= 0:
                 element, scope = self.elements[event], scopes[-1]
@@ -91,8 +91,8 @@ class FoldedDocument:
             parts.append(f"</{self.elements[~event].name}>")
             parent = self.parents[~event]
             if parent >= 0:
-                closed[parent] += 1
-                parts.append(self.elements[parent].gaps[closed[parent]])
+                closed_children[parent] += 1
+                parts.append(self.elements[parent].gaps[closed_children[parent]])
         parts.append(self.after)
         return "".join(parts).encode()
 
@@ -124,22 +124,22 @@ class _Open:
         self.number, self.name = number, name
         self.gaps: list[str] = []
         self.text: list[str] = []
-        written = list(zip(pairs[::2], pairs[1::2], strict=True))
+        attributes = list(zip(pairs[::2], pairs[1::2], strict=True))
         self.declarations: Pairs = ()
-        if any(one.startswith("xmlns") for one, _ in written):
-            found = [(one[6:], uri) for one, uri in written if one == "xmlns" or one.startswith("xmlns:")]
-            self.declarations = tuple(sorted(pair for pair in found if pair[0] != "xml"))
-            written = [pair for pair in written if pair[0] != "xmlns" and not pair[0].startswith("xmlns:")]
-            scope = {**scope, **dict(found)}
+        if any(one.startswith("xmlns") for one, _ in attributes):
+            declarations = [(one[6:], uri) for one, uri in attributes if one == "xmlns" or one.startswith("xmlns:")]
+            self.declarations = tuple(sorted(pair for pair in declarations if pair[0] != "xml"))
+            attributes = [pair for pair in attributes if pair[0] != "xmlns" and not pair[0].startswith("xmlns:")]
+            scope = {**scope, **dict(declarations)}
         self.scope = scope
         prefix = name.rpartition(":")[0]
-        if not written:
+        if not attributes:
             self.attributes: Pairs = ()
             self.bindings: Pairs = ((prefix, scope.get(prefix, "")),)
             return
-        self.attributes = tuple(sorted(written, key=self._canonical_key))
-        used = {prefix} | {one.rpartition(":")[0] for one, _ in written if ":" in one}
-        self.bindings = tuple((one, scope.get(one, "")) for one in sorted(used) if one != "xml")
+        self.attributes = tuple(sorted(attributes, key=self._canonical_key))
+        prefixes = {prefix} | {one.rpartition(":")[0] for one, _ in attributes if ":" in one}
+        self.bindings = tuple((one, scope.get(one, "")) for one in sorted(prefixes) if one != "xml")
 
     def _canonical_key(self, pair: tuple[str, str]) -> tuple[str, str]:
         prefix, _, local = pair[0].rpartition(":")

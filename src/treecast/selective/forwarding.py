@@ -61,18 +61,18 @@ class Forwarding:
         self.merges = 0
         """How many pairs have been merged."""
 
-    def asked(self) -> list[int]:
+    def asked_roots(self) -> list[int]:
         """The subtrees that are asked for, in document order; none contains another."""
         return [place.element.id for place in self._asked]
 
-    def wanted(self) -> list[int]:
+    def wanted_roots(self) -> list[int]:
         """The distinct subtrees that are wanted, in document order."""
         return [place.element.id for place in self._wanted]
 
     def extra_elements(self) -> int:
         """False positives: elements that are asked for and that nobody wants."""
         tops = self._tops()
-        return sum(map(self._outline.size, self.asked())) - sum(map(self._outline.size, tops))
+        return sum(map(self._outline.size, self.asked_roots())) - sum(map(self._outline.size, tops))
 
     def _tops(self) -> Iterator[int]:
         end = 0
@@ -120,14 +120,14 @@ class Forwarding:
 
     def merge(self, settings: MergeSettings) -> Requests:
         """Merge what is near, then drop what is covered, and so on. To be called now and then."""
-        before = self.asked()
+        before = self.asked_roots()
         while self._merge_once(settings):
             pass
-        after = self.asked()
-        gone, new = set(before), set(after)
+        after = self.asked_roots()
+        old_ids, new_ids = set(before), set(after)
         return Requests(
-            tuple(id for id in after if id not in gone),
-            tuple(id for id in before if id not in new),
+            tuple(id for id in after if id not in old_ids),
+            tuple(id for id in before if id not in new_ids),
         )
 
     def _merge_once(self, settings: MergeSettings) -> bool:
@@ -146,7 +146,7 @@ class Forwarding:
     def _candidates(self, settings: MergeSettings) -> Iterator[tuple[float, int, int, int]]:
         """(r, d, label, id) of each element that is the lowest common ancestor of a pair that may merge."""
         nearest: dict[int, dict[int, int]] = {}  # ancestor -> its child on the way -> edges to the nearest root
-        for id in self.asked():
+        for id in self.asked_roots():
             child, edges = id, 1
             for ancestor in self._outline.ancestors(id):
                 if edges + 1 >= settings.distance:  # the other root is one edge away at least
@@ -163,5 +163,5 @@ class Forwarding:
 
     def _ratio(self, id: int) -> float:
         """r: the elements that asking for this subtree would add, over all elements."""
-        asked = sum(self._outline.size(place.element.id) for place in self._asked.inside(id))
-        return (self._outline.size(id) - asked) / len(self._outline)
+        elements_asked = sum(self._outline.size(place.element.id) for place in self._asked.inside(id))
+        return (self._outline.size(id) - elements_asked) / len(self._outline)

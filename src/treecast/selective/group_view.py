@@ -73,20 +73,20 @@ class GroupView:
         folded = fold_view(document, subtrees)
         if self._tree is None:
             self._tree = LabelledDocument.from_folded(folded)
-            touched = set(self._tree.outline)
+            touched_ids = set(self._tree.outline)
         else:
             change = apply_version(self._tree, folded)
-            touched = set(change.changed | change.inserted)
+            touched_ids = set(change.changed | change.inserted)
             for id in change.removed:
                 del self._entries[id]
-        if not touched:  # whatever lost a child has changed
+        if not touched_ids:  # whatever lost a child has changed
             return False
         self.version += 1
-        for id in sorted(touched - {TOP}):
+        for id in sorted(touched_ids - {TOP}):
             token, key = self._secrets(id, self.version)
             record = record_of(self._tree.elements[id])
             self._entries[id] = ViewEntry(id, token, key, record, self.version)
-        for id in touched:
+        for id in touched_ids:
             for above in self._tree.outline.ancestors(id):
                 if above != TOP:
                     self._entries[above].digest = None
@@ -127,12 +127,12 @@ class GroupView:
 
     def select(self, path: str, namespaces: Mapping[str, str] | None = None) -> list[int]:
         """The ids of the elements of the view that a path selects: each fragment is a document of its own."""
-        found: list[int] = []
+        ids_found: list[int] = []
         bindings = sorted((namespaces or {}).items())
         for top, data in zip(self.fragments(), self.texts(), strict=True):
             ids = list(self.outline.subtree(top.id))
-            found += [ids[number] for kind, number in _native.select(data, path.encode(), bindings) if kind == 0]
-        return found
+            ids_found += [ids[number] for kind, number in _native.select(data, path.encode(), bindings) if kind == 0]
+        return ids_found
 
     def texts(self) -> list[bytes]:
         """What the group sees, one document for each fragment."""

@@ -39,10 +39,10 @@ def chain_key(keys: Keys, document: str, group: str, epoch: int) -> bytes:
     return earlier_key(keys.chain(document, group), EPOCHS_MAX, epoch)
 
 
-def earlier_key(key: bytes, epoch: int, wanted: int) -> bytes:
+def earlier_key(key: bytes, epoch: int, earlier_epoch: int) -> bytes:
     """The key of an earlier epoch, from that of an epoch."""
-    assert wanted <= epoch, "a chain goes back only"
-    return _walk(key, epoch - wanted)
+    assert earlier_epoch <= epoch, "a chain goes back only"
+    return _walk(key, epoch - earlier_epoch)
 
 
 @lru_cache(maxsize=KEYS_MAX)

@@ -63,18 +63,18 @@ def derive(secret: bytes, *purpose: str | bytes | int, length: int = KEY_BYTES) 
 
 def seal(key: bytes, data: bytes, about: bytes) -> bytes:
     """Encrypt. `about` is not part of it, but must be the same when it is opened."""
-    padded = data + b"\x80" + b"\x00" * (-(len(data) + 1) % PAD_BYTES)
+    padded_data = data + b"\x80" + b"\x00" * (-(len(data) + 1) % PAD_BYTES)
     nonce = derive(key, "nonce", sha256(join((about, data))).digest(), length=NONCE_BYTES)
-    return nonce + AESGCMSIV(key).encrypt(nonce, padded, about)
+    return nonce + AESGCMSIV(key).encrypt(nonce, padded_data, about)
 
 
 def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes | None:
     """Decrypt; None if the key is another one or anything was altered."""
     try:
-        padded = AESGCMSIV(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], about)
+        padded_data = AESGCMSIV(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], about)
     except (InvalidTag, ValueError):
         return None
-    return padded.rstrip(b"\x00")[:-1]
+    return padded_data.rstrip(b"\x00")[:-1]
 
 
 class Keys:
@@ -122,12 +122,12 @@ def envelope_about(document: str, group: str, epoch: int, member: str) -> bytes:
 
 def open_envelope(key: bytes, document: str, group: str, epoch: int, member: str, envelope: bytes) -> tuple[bytes, int]:
     """The key of a group, and the version that its view had, from an envelope."""
-    found = unseal(key, envelope, envelope_about(document, group, epoch, member))
-    if found is None or len(found) != KEY_BYTES + VERSION_BYTES:
+    content = unseal(key, envelope, envelope_about(document, group, epoch, member))
+    if content is None or len(content) != KEY_BYTES + VERSION_BYTES:
         raise refusal(
             "TC492", f"the envelope for {member} cannot be opened", "it was altered on its way, or is not for this key"
         )
-    return found[:KEY_BYTES], int.from_bytes(found[KEY_BYTES:], "big")
+    return content[:KEY_BYTES], int.from_bytes(content[KEY_BYTES:], "big")
 
 
 def refusal(code: str, message: str, hint: str) -> PeerError:

@@ -37,7 +37,7 @@ class LabelledDocument:
         self.before = before
         self.after = after
         self._data: bytes | None = None
-        self._selected: dict[tuple[str, tuple[tuple[str, str], ...]], list[int]] = {}
+        self._ids_by_path: dict[tuple[str, tuple[tuple[str, str], ...]], list[int]] = {}
 
     @classmethod
     def read(cls, data: Bytes, *, spacing: int | None = None, limits: Limits | None = None) -> Self:
@@ -68,7 +68,7 @@ class LabelledDocument:
     def forget_caches(self) -> None:
         """To be called after the elements or the outline have been changed."""
         self._data = None
-        self._selected.clear()
+        self._ids_by_path.clear()
 
     def encode(self) -> bytes:
         """The paper's encoding, with the labels and ids as they are now."""
@@ -79,17 +79,17 @@ class LabelledDocument:
     def select(self, path: str, namespaces: Mapping[str, str] | None = None) -> list[int]:
         """The ids of the elements that a path selects, in document order. Raises QueryError."""
         bindings = tuple(sorted((namespaces or {}).items()))
-        if (path, bindings) in self._selected:  # policies of many groups have the same paths
-            return self._selected[path, bindings]
-        found = _native.select(self.to_bytes(), path.encode(), list(bindings))
-        if any(kind != 0 for kind, _ in found):
+        if (path, bindings) in self._ids_by_path:  # policies of many groups have the same paths
+            return self._ids_by_path[path, bindings]
+        items = _native.select(self.to_bytes(), path.encode(), list(bindings))
+        if any(kind != 0 for kind, _ in items):
             raise QueryError(
                 "subtrees begin with elements, and this path selects attributes or text", code="TC163", query=path,
                 hint="select the element that has them",
             )  # fmt: skip
-        ids = list(self.outline) if found else []
-        self._selected[path, bindings] = [ids[number] for _, number in found]
-        return self._selected[path, bindings]
+        ids = list(self.outline) if items else []
+        self._ids_by_path[path, bindings] = [ids[number] for _, number in items]
+        return self._ids_by_path[path, bindings]
 
     def choose(
         self,
@@ -99,20 +99,22 @@ class LabelledDocument:
         namespaces: Mapping[str, str] | None = None,
     ) -> Subtrees:
         """A subscription: the subtrees that paths select, without those that others select, which win."""
-        wanted, hidden = list(include), list(exclude)
-        roots = {path: self.select(path, namespaces) for path in [*wanted, *hidden]}
-        for path in wanted:
+        include_paths, exclude_paths = list(include), list(exclude)
+        roots = {path: self.select(path, namespaces) for path in [*include_paths, *exclude_paths]}
+        for path in include_paths:
             if not roots[path]:
                 raise QueryError(
                     "the path selects no element of this document", code="TC163", query=path,
                     hint="treecast explain says how near it comes",
                 )  # fmt: skip
-        found = choose(
-            (id for path in wanted for id in roots[path]), (id for path in hidden for id in roots[path]), self.outline
+        subtrees = choose(
+            (id for path in include_paths for id in roots[path]),
+            (id for path in exclude_paths for id in roots[path]),
+            self.outline,
         )
-        if not found.parts:
+        if not subtrees.parts:
             raise QueryError("everything that is asked for is excluded", code="TC163", hint="exclude less")
-        return found
+        return subtrees
 
     def paths(self, subtrees: Subtrees) -> list[tuple[str, list[str]]]:
         """For each subtree of a subscription a path that selects its root alone, and paths of what it excludes."""

@@ -201,13 +201,13 @@ class MxbTree(Generic[Key]):
         for place in self._descend(element):
             if place.keys:
                 return Coverage(place.element.id, place.element is element, ())
-        covered: list[int] = []
+        covered_ids: list[int] = []
         end = 0
         for one in self._below(place, element):
             if one.element.label > end:
-                covered.append(one.element.id)
+                covered_ids.append(one.element.id)
                 end = one.element.label
-        return Coverage(None, False, tuple(covered))
+        return Coverage(None, False, tuple(covered_ids))
 
     def __iter__(self) -> Iterator[Place[Key]]:
         """All places with keys, in document order."""

@@ -4,9 +4,9 @@ Every element has a post-order number (PON), and every subtree a lower bound (LB
 contains another if its range LB..PON contains the other's PON: no tree has to be walked. An outline has no names and no
 content. It is all that a broker knows of a document.
 
-Documents change. Labels are therefore no dense numbers: gaps between them take up what is inserted, and if a gap is
-full, the labels in the neighbourhood are spread anew, few on average (`relabels` counts them). Order never changes. The
-identity of an element is its *id*, which it keeps for good and which nobody gets after it.
+Documents change, so labels are not consecutive: the gaps between them take what is inserted. If a gap is full, the
+labels around it are spread again, few on average (`relabels` counts them). Their order never changes.
+The identity of an element is its *id*. It keeps its id, and no other element gets it later.
 
     >>> from treecast.selective.outline import Outline
     >>> outline = Outline([-1, 0, 1, 1, 0], spacing=1)  # a(b(c, d), e), numbered as in the paper
@@ -210,8 +210,8 @@ class Outline:
             raise ValueError("the root of an outline cannot be removed")
         top = self._entries[id]
         assert top.parent is not None
-        gone = list(post_order(top))
-        before, behind = gone[0].preceding, top.following
+        entries = list(post_order(top))
+        before, behind = entries[0].preceding, top.following
         assert behind is not None
         behind.preceding = before
         if before is not None:
@@ -219,10 +219,10 @@ class Outline:
         top.parent.children.remove(top)
         _find_first(top.parent)
         _add_to_sizes(top.parent, -top.size)
-        for entry in gone:
+        for entry in entries:
             del self._entries[entry.id]
             del self._ids[entry.label]
-        return [entry.id for entry in gone]
+        return [entry.id for entry in entries]
 
     def _give_label(self, entry: Entry) -> None:
         following = entry.following

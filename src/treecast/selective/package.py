@@ -1,7 +1,7 @@
 """What travels from a publisher to the members of a group: a view, or what has changed in it, sealed and signed.
 
 A package has a header that everybody on the way may read (document, group, version), a manifest that only the group can
-open, and elements, each of which has a key of its own, which is in the manifest. The manifest has the publisher's
+open, and elements, each of which has its own key, which is in the manifest. The manifest has the publisher's
 signature, and says how elements hang together, by tokens that mean nothing to others. The signature must not be seen on
 the way: a former member, who knows the rest of the view, could try out with it what an element says now.
 

@@ -133,7 +133,7 @@ class Parcels:
     """The view of one group as parcels.
 
     Versions in a network leave room between those of the view: a seal may come between two of them, when somebody asks
-    for a subtree of its own, and the others in the group are not sent anything for that.
+    for its own subtree, and the others in the group are not sent anything for that.
     """
 
     def __init__(self, publisher: Publisher, group: str, watches: Mapping[int, int] | None = None) -> None:
@@ -189,19 +189,19 @@ class Parcels:
         """Version and payload of the parcels that have changed after a version of these parcels."""
         view = self.view
         group_key = chain_key(self._publisher.keys, self._publisher.name, self._group, self.epoch())
-        found: dict[int, tuple[int, bytes]] = {}
+        parcels: dict[int, tuple[int, bytes]] = {}
         for one in view.changes(since >> VERSION_SHIFT):
-            found[body_id(one.id)] = (one.version << VERSION_SHIFT, self._parcel(one.id, group_key))
+            parcels[body_id(one.id)] = (one.version << VERSION_SHIFT, self._parcel(one.id, group_key))
         if view.version << VERSION_SHIFT > since:
             tops = [one.token for one in view.fragments()]
             signed = Signed(view.version, self._publisher.sign(view.digest()), tops)
-            found[seal_id(TOP)] = (view.version << VERSION_SHIFT, self._seal(TOP, signed, group_key))
+            parcels[seal_id(TOP)] = (view.version << VERSION_SHIFT, self._seal(TOP, signed, group_key))
         for id, first in sorted(self.watches.items()):
             changed_in = max(view.entry(one).version for one in view.outline.subtree(id))
             version = max(changed_in << VERSION_SHIFT, first)
             if version > since:
-                found[seal_id(id)] = (version, self._seal(id, self._sign(id, changed_in), group_key))
-        return found
+                parcels[seal_id(id)] = (version, self._seal(id, self._sign(id, changed_in), group_key))
+        return parcels
 
     def _sign(self, id: int, version: int) -> Signed:
         publisher, token = self._publisher, self.view.entry(id).token
@@ -210,8 +210,8 @@ class Parcels:
 
     def _seal(self, id: int, signed: Signed, group_key: bytes) -> bytes:
         epoch = self.epoch()
-        about = seal_about(self._publisher.name, self._group, epoch, id)
-        return encode(Seal(epoch, seal(group_key, encode(signed), about)))
+        context = seal_about(self._publisher.name, self._group, epoch, id)
+        return encode(Seal(epoch, seal(group_key, encode(signed), context)))
 
     def _parcel(self, id: int, group_key: bytes) -> bytes:
         view, name, epoch = self.view, self._publisher.name, self.epoch()
@@ -231,9 +231,9 @@ def mail_for(publisher: Publisher, member: str) -> bytes:
             epoch = publisher.policies.epoch(group)
             version = publisher.version(group) if publisher.has_view(group) else 0
             key = chain_key(publisher.keys, publisher.name, group, epoch) + version.to_bytes(VERSION_BYTES, "big")
-            about = letter_about(publisher.name, group, epoch, member)
+            context = letter_about(publisher.name, group, epoch, member)
             proof = pass_of(publisher, tree_name(publisher.name, group), member, epoch)
-            letters[group] = Letter(epoch, seal(publisher.keys.member(member), key, about), proof)
+            letters[group] = Letter(epoch, seal(publisher.keys.member(member), key, context), proof)
     return encode(Mail(letters))
 
 
@@ -255,10 +255,10 @@ def decode(data: bytes, kind: type[Kind]) -> Kind:
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except msgspec.MsgspecError:
-        raise altered() from None
+        raise alteration_error() from None
 
 
-def altered() -> PeerError:
+def alteration_error() -> PeerError:
     return refusal("TC492", "a parcel of a view cannot be opened", "it was altered on its way, or is for others")
 
 

@@ -1,7 +1,7 @@
 """Policies: which subtrees the members of a group may see, and who is a member.
 
 Nothing is seen that no policy includes, and what a policy excludes wins. A policy is written as paths. They are
-evaluated anew for every version of the document, so that new elements are judged by them too.
+evaluated again for every version of the document, so that new elements are judged by them too.
 
     >>> from treecast.selective.labelled import LabelledDocument
     >>> from treecast.selective.policies import Policies
@@ -134,10 +134,10 @@ class Policies:
     def subtrees(self, group: str, document: LabelledDocument) -> Subtrees:
         """What the group sees of a document; nothing, if its paths select nothing there."""
         policy = self._policies[group]
-        selected = {path: document.select(path, policy.namespaces) for path in {*policy.include, *policy.exclude}}
+        ids_by_path = {path: document.select(path, policy.namespaces) for path in {*policy.include, *policy.exclude}}
         return choose(
-            (id for path in policy.include for id in selected[path]),
-            (id for path in policy.exclude for id in selected[path]),
+            (id for path in policy.include for id in ids_by_path[path]),
+            (id for path in policy.exclude for id in ids_by_path[path]),
             document.outline,
         )
 
@@ -153,22 +153,22 @@ class Policies:
         """
         self.check(group, member)
         rights = self.subtrees(group, document)
-        seen, ids = outline_of(rights, document.outline)
+        visible_outline, ids = outline_of(rights, document.outline)
         try:
-            wanted = Subtrees.parse(text, seen)
+            subtrees = Subtrees.parse(text, visible_outline)
         except QueryError as error:
             if error.code in ("TC161", "TC162"):
                 raise _beyond_rights() from None
             raise
-        if any(part.root == TOP for part in wanted.parts):
+        if any(part.root == TOP for part in subtrees.parts):
             raise _beyond_rights()
         outline = document.outline
-        hidden = [id for right in rights.parts for id in right.without]  # none is inside another
-        ends = [outline.label(id)[0] for id in hidden]
+        hidden_ids = [id for right in rights.parts for id in right.without]  # none is inside another
+        ends = [outline.label(id)[0] for id in hidden_ids]
         parts = []
-        for part in wanted.parts:
+        for part in subtrees.parts:
             pon, low = outline.label(ids[part.root])
-            inside = hidden[bisect_left(ends, low) : bisect_right(ends, pon)]
+            inside = hidden_ids[bisect_left(ends, low) : bisect_right(ends, pon)]
             parts.append(Subtree(ids[part.root], (*(ids[id] for id in part.without), *inside)))
         return Subtrees.of(parts, outline)
 

@@ -75,14 +75,14 @@ class Publisher:
         """Let changed policies take effect, without a new version of the document as well."""
         assert self.document is not None, "publish a document first"
         # All at first: a policy that cannot be evaluated must not leave some views changed and others not.
-        wanted = {group: self.policies.subtrees(group, self.document) for group in self.policies.groups()}
-        changed = []
-        for group, subtrees in wanted.items():
+        subtrees_by_group = {group: self.policies.subtrees(group, self.document) for group in self.policies.groups()}
+        changed_groups = []
+        for group, subtrees in subtrees_by_group.items():
             if group not in self._views:
                 self._views[group] = GroupView(self.name, group, partial(self._secrets, group))
             if self._views[group].refresh(self.document, subtrees):
-                changed.append(group)
-        return changed
+                changed_groups.append(group)
+        return changed_groups
 
     def _secrets(self, group: str, id: int, version: int) -> tuple[bytes, bytes]:
         token = self.keys.token(self.name, group, id)
@@ -99,11 +99,11 @@ class Publisher:
     def restore(self, data: bytes) -> None:
         """Go on from what was saved, with the same secret, signer and policies. Raises SnapshotError (TC510)."""
         try:
-            saved = msgspec.msgpack.decode(data, type=SavedPublisher)
+            state = msgspec.msgpack.decode(data, type=SavedPublisher)
         except msgspec.MsgspecError as error:
             raise SnapshotError(f"TC510 this is not the saved state of a publisher: {error}", code="TC510") from None
-        self.document = LabelledDocument.read(saved.document)
-        for group, view in saved.views.items():
+        self.document = LabelledDocument.read(state.document)
+        for group, view in state.views.items():
             self._views[group] = GroupView(self.name, group, partial(self._secrets, group))
             self._views[group].restore(view)
 
@@ -150,7 +150,7 @@ class Publisher:
                 for one in entries
             ],
         )
-        about = manifest_about(self.name, group, view.version, since, epoch)
+        context = manifest_about(self.name, group, view.version, since, epoch)
         return encode(
             Package(
                 self.name,
@@ -158,7 +158,7 @@ class Publisher:
                 view.version,
                 since,
                 epoch,
-                seal(self.keys.group(self.name, group, epoch), encode(manifest), about),
+                seal(self.keys.group(self.name, group, epoch), encode(manifest), context),
                 [seal(one.key, one.record, element_about(self.name, one.token)) for one in entries],
             )
         )

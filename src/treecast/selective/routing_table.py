@@ -32,7 +32,7 @@ from treecast.selective.outline import Outline
 from treecast.selective.subtrees import Subtree, Subtrees
 
 
-class _Limited(NamedTuple):
+class _LimitedKey(NamedTuple):
     """A subscription with exclusions; a recipient may have several to one subtree."""
 
     recipient: str
@@ -45,8 +45,8 @@ class RoutingTable:
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
         self._whole: MxbTree[str] = MxbTree(outline)
-        self._limited: MxbTree[_Limited] = MxbTree(outline)
-        self._exclusions: dict[int, MxbTree[_Limited]] = {}  # by the subtree that something is excluded from
+        self._limited: MxbTree[_LimitedKey] = MxbTree(outline)
+        self._exclusions: dict[int, MxbTree[_LimitedKey]] = {}  # by the subtree that something is excluded from
         self.subscriptions = 0
 
     # -- changes
@@ -59,7 +59,7 @@ class RoutingTable:
         if not part.without:
             self._whole.add(part.root, recipient)
             return
-        key = _Limited(recipient, part.without)
+        key = _LimitedKey(recipient, part.without)
         self._limited.add(part.root, key)
         substructure = self._exclusions.setdefault(part.root, MxbTree(self._outline))
         for id in part.without:
@@ -72,7 +72,7 @@ class RoutingTable:
         self.subscriptions -= 1
         if not part.without:
             return self._whole.discard(part.root, recipient)
-        key = _Limited(recipient, part.without)
+        key = _LimitedKey(recipient, part.without)
         self._limited.discard(part.root, key)
         for id in part.without:
             self._exclusions[part.root].discard(id, key)
@@ -87,15 +87,17 @@ class RoutingTable:
 
     def forget(self, id: int) -> list[tuple[str, Subtree]]:
         """Remove what concerns a subtree that is about to be removed from the document. Returns what ended."""
-        gone = set(self._outline.subtree(id))
-        ended = [(who, part) for who, part in self.all() if part.root in gone]
-        for recipient, part in ended:
+        removed_ids = set(self._outline.subtree(id))
+        ended_subscriptions = [(who, part) for who, part in self.all() if part.root in removed_ids]
+        for recipient, part in ended_subscriptions:
             self.unsubscribe(recipient, part)
         for recipient, part in self.all():
-            if gone.intersection(part.without):
+            if removed_ids.intersection(part.without):
                 self.unsubscribe(recipient, part)
-                self.subscribe(recipient, Subtree(part.root, tuple(one for one in part.without if one not in gone)))
-        return ended
+                self.subscribe(
+                    recipient, Subtree(part.root, tuple(one for one in part.without if one not in removed_ids))
+                )
+        return ended_subscriptions
 
     # -- questions
 
@@ -109,44 +111,55 @@ class RoutingTable:
 
     def subscribers(self, id: int) -> list[tuple[str, Subtree]]:
         """Every subscription that an element itself is part of, with its recipient."""
-        found = [(key, Subtree(place.element.id)) for place in self._whole.enclosing(id) for key in place.keys]
+        subscriptions = [(key, Subtree(place.element.id)) for place in self._whole.enclosing(id) for key in place.keys]
         for limited in self._limited.enclosing(id):
             root = limited.element.id
-            blocked = {key for place in self._exclusions[root].enclosing(id) for key in place.keys}
-            found += [(key.recipient, Subtree(root, key.without)) for key in limited.keys if key not in blocked]
-        return found
+            blocked_keys = {key for place in self._exclusions[root].enclosing(id) for key in place.keys}
+            subscriptions += [
+                (key.recipient, Subtree(root, key.without)) for key in limited.keys if key not in blocked_keys
+            ]
+        return subscriptions
 
     def route(self, id: int) -> dict[str, tuple[Subtree, ...]]:
         """Who gets what of a subtree: for each recipient the parts of it, in normal form. Others get nothing."""
-        found: dict[str, list[Subtree]] = {}
+        parts_by_recipient: dict[str, list[Subtree]] = {}
         for place in self._whole.enclosing(id):
             for recipient in place.keys:
-                found[recipient] = [Subtree(id)]
-        whole = set(found)  # they get all of it, whatever else they asked for
+                parts_by_recipient[recipient] = [Subtree(id)]
+        whole = set(parts_by_recipient)  # they get all of it, whatever else they asked for
         for limited in self._limited.enclosing(id):
-            self._add_limited(limited.element.id, id, limited.keys, found, whole)
+            self._add_limited(limited.element.id, id, limited.keys, parts_by_recipient, whole)
         for place in self._whole.inside(id):
             for recipient in place.keys.keys() - whole:
-                found.setdefault(recipient, []).append(Subtree(place.element.id))
+                parts_by_recipient.setdefault(recipient, []).append(Subtree(place.element.id))
         for limited in self._limited.inside(id):
             for key in limited.keys:
                 if key.recipient not in whole:
-                    found.setdefault(key.recipient, []).append(Subtree(limited.element.id, key.without))
-        return {recipient: normal for recipient in sorted(found) if (normal := self._normal(found[recipient]))}
+                    parts_by_recipient.setdefault(key.recipient, []).append(Subtree(limited.element.id, key.without))
+        return {
+            recipient: normal
+            for recipient in sorted(parts_by_recipient)
+            if (normal := self._normal(parts_by_recipient[recipient]))
+        }
 
     def _add_limited(
-        self, root: int, id: int, keys: dict[_Limited, None], found: dict[str, list[Subtree]], whole: set[str]
+        self,
+        root: int,
+        id: int,
+        keys: dict[_LimitedKey, None],
+        parts_by_recipient: dict[str, list[Subtree]],
+        whole: set[str],
     ) -> None:
         """Subscriptions with exclusions whose subtree contains the one that is routed."""
         substructure = self._exclusions[root]
-        blocked = {key for place in substructure.enclosing(id) for key in place.keys}
-        excluded: dict[_Limited, list[int]] = {}
+        blocked_keys = {key for place in substructure.enclosing(id) for key in place.keys}
+        excluded_ids: dict[_LimitedKey, list[int]] = {}
         for place in substructure.inside(id):
             for key in place.keys:
-                excluded.setdefault(key, []).append(place.element.id)
+                excluded_ids.setdefault(key, []).append(place.element.id)
         for key in keys:
-            if key not in blocked and key.recipient not in whole:
-                found.setdefault(key.recipient, []).append(Subtree(id, tuple(excluded.get(key, ()))))
+            if key not in blocked_keys and key.recipient not in whole:
+                parts_by_recipient.setdefault(key.recipient, []).append(Subtree(id, tuple(excluded_ids.get(key, ()))))
 
     def _normal(self, parts: list[Subtree]) -> tuple[Subtree, ...]:
         if len(parts) == 1 and not parts[0].without:

@@ -33,7 +33,7 @@ from treecast.selective.subtrees import choose
 from treecast.selective.view import TOP, write_fragment
 
 
-class Held:
+class ViewElement:
     """An element that a subscriber holds."""
 
     __slots__ = ("digest", "entry", "record")
@@ -56,7 +56,7 @@ class Subscriber:
         self._verifier = Ed25519PublicKey.from_public_bytes(public_key)
         self._newest = 0  # of the versions that envelopes name
         self._group_keys: dict[int, bytes] = {}
-        self._held: dict[bytes, Held] = {}
+        self._elements: dict[bytes, ViewElement] = {}
         self._fragments: list[bytes] = []
 
     def admit(self, epoch: int, envelope: bytes) -> None:
@@ -87,90 +87,92 @@ class Subscriber:
                 "TC495", f"the package builds on version {package.base}, and this is {self.version}",
                 f"ask for what has changed since {self.version}",
             )  # fmt: skip
-        manifest, changed = self._open(package)
-        held = self._held | changed
+        manifest, changed_elements = self._open(package)
+        elements = self._elements | changed_elements
         try:
-            self._verify(package.version, held, manifest, changed)
+            self._verify(package.version, elements, manifest, changed_elements)
         except PeerError:
-            for one in self._held.values():  # some digests may be those of what was refused
+            for one in self._elements.values():  # some digests may be those of what was refused
                 one.digest = None
             raise
-        self._held = _reachable(held, manifest.fragments)
+        self._elements = _reachable(elements, manifest.fragments)
         self._fragments = manifest.fragments
         self.version = package.version
         return True
 
-    def _verify(self, version: int, held: dict[bytes, Held], manifest: Manifest, changed: Iterable[bytes]) -> None:
-        for token in changed:
+    def _verify(
+        self, version: int, elements: dict[bytes, ViewElement], manifest: Manifest, changed_tokens: Iterable[bytes]
+    ) -> None:
+        for token in changed_tokens:
             # Above the place where it was, as verified. An entry may name any parent, which must not leave digests as
             # they are above the place that it takes. If it moves, its new parent has changed, and is here as well.
-            _clear_above(self._held, token)
-        digests = [self._digest(held, token) for token in manifest.fragments]
+            _clear_above(self._elements, token)
+        digests = [self._digest(elements, token) for token in manifest.fragments]
         try:
             self._verifier.verify(manifest.signature, view_digest(self.document, self.group, version, digests))
         except InvalidSignature:
             raise _not_signed("its digest is another one") from None
 
-    def _open(self, package: Package) -> tuple[Manifest, dict[bytes, Held]]:
+    def _open(self, package: Package) -> tuple[Manifest, dict[bytes, ViewElement]]:
         key = self._group_keys.get(package.epoch)
         if key is None:
             raise refusal(
                 "TC496", f"{self.member} has no key for epoch {package.epoch} of this group",
                 "ask for an envelope; a member that was taken out of the group gets none",
             )  # fmt: skip
-        opened = unseal(key, package.manifest, package.about())
-        if opened is None:
+        manifest_bytes = unseal(key, package.manifest, package.about())
+        if manifest_bytes is None:
             raise refusal("TC492", "the manifest of a package cannot be opened", "it was altered on its way")
-        manifest = decode_manifest(opened)
+        manifest = decode_manifest(manifest_bytes)
         if len(manifest.entries) != len(package.elements):
             raise refusal("TC492", "the package has too few or too many elements", "it was altered on its way")
-        found: dict[bytes, Held] = {}
-        for entry, sealed in zip(manifest.entries, package.elements, strict=True):
-            record = unseal(entry.key, sealed, element_about(self.document, entry.token))
+        elements: dict[bytes, ViewElement] = {}
+        for entry, sealed_record in zip(manifest.entries, package.elements, strict=True):
+            record = unseal(entry.key, sealed_record, element_about(self.document, entry.token))
             if record is None:
                 raise refusal("TC492", "an element of a package cannot be opened", "it was altered on its way")
-            found[entry.token] = Held(entry, record)
-        return manifest, found
+            elements[entry.token] = ViewElement(entry, record)
+        return manifest, elements
 
-    def _digest(self, held: dict[bytes, Held], top: bytes) -> bytes:
+    def _digest(self, elements: dict[bytes, ViewElement], top: bytes) -> bytes:
         """The digest of a fragment. Every element must be there, once, below the parent that it names."""
         waiting: list[tuple[bytes, bytes, bool]] = [(top, b"", False)]
         while waiting:
             token, above, is_open = waiting.pop()
-            one = held.get(token)
+            one = elements.get(token)
             if one is None or one.entry.parent != above:
                 raise _not_signed("an element is missing, or hangs in another place")
             if one.digest is not None:
                 continue
             if not is_open:
-                if len(waiting) > len(held) + 1:
+                if len(waiting) > len(elements) + 1:
                     raise _not_signed("elements contain each other")
                 waiting.append((token, above, True))
                 waiting.extend((child, token, False) for child in one.entry.children)
                 continue
-            below = [held[child].digest or b"" for child in one.entry.children]
+            below = [elements[child].digest or b"" for child in one.entry.children]
             one.digest = element_digest(self.document, token, above, one.entry.version, one.record, below)
-        return held[top].digest or b""
+        return elements[top].digest or b""
 
     # -- what is seen
 
     def forms(self) -> dict[bytes, Element]:
         """The elements by their tokens."""
-        return {token: form_from(one.record) for token, one in self._held.items()}
+        return {token: form_from(one.record) for token, one in self._elements.items()}
 
     def fragments(self) -> list[bytes]:
         """What the group sees, one document for each fragment, in exclusive canonical form."""
         forms = self.forms()
-        children = {token: one.entry.children for token, one in self._held.items()}
+        children = {token: one.entry.children for token, one in self._elements.items()}
         return [write_fragment(token, forms, children) for token in self._fragments]
 
     def outline(self) -> Outline:
         """What is seen, without content: its labels, which count what is seen, are those of requests."""
         places: dict[bytes, int] = {}
         parents = [-1]
-        for token in _reachable(self._held, self._fragments):
+        for token in _reachable(self._elements, self._fragments):
             places[token] = len(parents)
-            parents.append(places.get(self._held[token].entry.parent, TOP))
+            parents.append(places.get(self._elements[token].entry.parent, TOP))
         return Outline(parents, spacing=1)
 
     def request(
@@ -181,17 +183,17 @@ class Subscriber:
         Raises QueryError (TC163).
         """
         outline = self.outline()
-        wanted, hidden = ([*self._select(paths, namespaces)] for paths in (include, exclude))
-        found = choose(wanted, hidden, outline)
-        if not found.parts:
+        included_ids, excluded_ids = ([*self._select(paths, namespaces)] for paths in (include, exclude))
+        subtrees = choose(included_ids, excluded_ids, outline)
+        if not subtrees.parts:
             raise QueryError("nothing of the view is asked for", code="TC163", hint="include more, or exclude less")
-        return found.to_text(outline)
+        return subtrees.to_text(outline)
 
     def _select(self, paths: Iterable[str], namespaces: Mapping[str, str] | None) -> Iterator[int]:
         """The ids in `outline` of what paths select, fragment by fragment: each is a document of its own."""
         bindings = sorted((namespaces or {}).items())
         fragments = self.fragments()
-        sizes = [len(_reachable(self._held, [token])) for token in self._fragments]
+        sizes = [len(_reachable(self._elements, [token])) for token in self._fragments]
         for path in paths:
             first = TOP + 1
             for fragment, size in zip(fragments, sizes, strict=True):
@@ -205,21 +207,21 @@ class Subscriber:
         return [bool(_native.select(fragment, query.encode())) for fragment in self.fragments()]
 
 
-def _clear_above(held: dict[bytes, Held], token: bytes) -> None:
+def _clear_above(elements: dict[bytes, ViewElement], token: bytes) -> None:
     """Forget the digests of those above an element that has changed."""
-    while token in held and held[token].digest is not None:
-        held[token].digest = None
-        token = held[token].entry.parent
+    while token in elements and elements[token].digest is not None:
+        elements[token].digest = None
+        token = elements[token].entry.parent
 
 
-def _reachable(held: dict[bytes, Held], fragments: list[bytes]) -> dict[bytes, Held]:
-    kept: dict[bytes, Held] = {}
+def _reachable(elements: dict[bytes, ViewElement], fragments: list[bytes]) -> dict[bytes, ViewElement]:
+    reachable: dict[bytes, ViewElement] = {}
     waiting = list(reversed(fragments))
     while waiting:
         token = waiting.pop()
-        kept[token] = held[token]
-        waiting.extend(reversed(held[token].entry.children))
-    return kept
+        reachable[token] = elements[token]
+        waiting.extend(reversed(elements[token].entry.children))
+    return reachable
 
 
 def _not_signed(reason: str) -> PeerError:

@@ -74,12 +74,12 @@ class Subtrees:
     def parse(cls, text: str, outline: Outline) -> Subtrees:
         """Read SSL. Raises QueryError."""
         parts = list(_Parser(text, outline).parts())
-        found = cls.of(parts, outline)
-        if not found.parts:
+        subtrees = cls.of(parts, outline)
+        if not subtrees.parts:
             raise QueryError(
                 "everything that is asked for is excluded", code="TC163", query=text, hint="exclude less than the whole"
             )
-        return found
+        return subtrees
 
     def to_text(self, outline: Outline) -> str:
         """SSL, with the labels as they are now."""
@@ -171,18 +171,18 @@ def _normalise(parts: list[Subtree], outline: Outline) -> Iterator[Subtree]:
         begins.setdefault(part.root, []).append(number)
         for id in part.without:
             breaks.setdefault(id, []).append(number)
-    named = sorted((low, -pon, id) for id in begins.keys() | breaks.keys() for pon, low in [outline.label(id)])
+    labels = sorted((low, -pon, id) for id in begins.keys() | breaks.keys() for pon, low in [outline.label(id)])
     visible = 0  # how many parts are, where the walk is
     exclusions = [0] * len(parts)
     open_spans: list[tuple[int, int, int]] = []  # (PON, id, visible before)
     tops: list[int] = []  # the roots of open parts of the result
     result: dict[int, list[int]] = {}
-    for low, negative, id in named:
+    for low, negative, id in labels:
         while open_spans and open_spans[-1][0] < low:
-            _, gone, visible = open_spans.pop()
-            for number in breaks.get(gone, ()):
+            _, closed_id, visible = open_spans.pop()
+            for number in breaks.get(closed_id, ()):
                 exclusions[number] -= 1
-            if tops and tops[-1] == gone:
+            if tops and tops[-1] == closed_id:
                 tops.pop()
         open_spans.append((-negative, id, visible))
         was_visible = visible > 0
@@ -232,16 +232,16 @@ class _Parser:
     def _subtree(self) -> int:
         self._skip_space()
         begin = self._place
-        found = _LABEL.match(self._text, self._place)
-        if found is None:
+        match = _LABEL.match(self._text, self._place)
+        if match is None:
             raise self._error("TC160", "a subtree is missing here", begin, "a subtree is (PON,LB), such as (6,1)")
-        self._place = found.end()
+        self._place = match.end()
         self._count += 1
         if self._count > SUBTREES_MAX:
             raise QueryLimitError(
                 f"more than {SUBTREES_MAX} subtrees", code="TC342", hint="ask for larger subtrees", position=begin
             )
-        label = int(found[1]), int(found[2])
+        label = int(match[1]), int(match[2])
         id = self._outline.find(label)
         if id is None:
             near = self._outline.find_end(label[0])

@@ -79,14 +79,14 @@ class _Comparison:
         outline = self._document.outline
         old, new = outline.children(id), self._children[number]
         partners = dict(self._pairs(old, new))  # new -> old
-        kept = set(partners.values())
+        old_partners = set(partners.values())
         for child in old:
-            if child not in kept:
-                gone = outline.remove(child)
-                self._removed.update(gone)
-                for one in gone:
+            if child not in old_partners:
+                removed_ids = outline.remove(child)
+                self._removed.update(removed_ids)
+                for one in removed_ids:
                     del self._document.elements[one]
-        if len(kept) < len(old) or len(partners) < len(new):
+        if len(old_partners) < len(old) or len(partners) < len(new):
             self._changed.add(id)
         for place, child in enumerate(new):
             if child not in partners:
@@ -135,12 +135,12 @@ class _Comparison:
                 tops.append(index)
             else:
                 ends[length], tops[length] = place, index
-        found: list[tuple[int, int]] = []
+        pairs: list[tuple[int, int]] = []
         at = tops[-1] if tops else -1
         while at >= 0:
-            found.append(candidates[at])
+            pairs.append(candidates[at])
             at = chains[at][1]
-        return found[::-1]
+        return pairs[::-1]
 
     def _alike(self, old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Pairs of one name between two anchors, in order."""
@@ -158,13 +158,13 @@ class _Comparison:
 
 
 def _digests(folded: FoldedDocument) -> list[bytes]:
-    found: list[bytes] = [b""] * len(folded.elements)
+    digests: list[bytes] = [b""] * len(folded.elements)
     below: list[list[bytes]] = [[] for _ in folded.elements]
     for number in reversed(range(len(folded.elements))):
-        found[number] = _digest(folded.elements[number], below[number][::-1])
+        digests[number] = _digest(folded.elements[number], below[number][::-1])
         if (parent := folded.parents[number]) >= 0:
-            below[parent].append(found[number])
-    return found
+            below[parent].append(digests[number])
+    return digests
 
 
 def _digest(element: Element, children: Sequence[bytes]) -> bytes:

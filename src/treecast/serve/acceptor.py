@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from treecast.serve.tls_transport import start_tls
 from treecast.serve.transport_error import TransportError
 
 BACKLOG = 1_024
@@ -129,6 +130,12 @@ class Acceptor:
         try:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None and isinstance(protocol, asyncio.BufferedProtocol):
+                handshake_s, shutdown_s = self._policy.handshake_ms / 1000, self._policy.shutdown_ms / 1000
+                await start_tls(
+                    accepted, protocol, tls, server_side=True, handshake_s=handshake_s, shutdown_s=shutdown_s
+                )
+                return
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
                 accepted,

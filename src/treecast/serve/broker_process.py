@@ -20,6 +20,7 @@ from treecast.overlay.peer import Peer
 from treecast.serve.access.exposure import check_peer_exposure
 from treecast.serve.access.tokens import TokenStore
 from treecast.serve.address import format_address
+from treecast.serve.memory import keep_freed_memory
 from treecast.serve.runtime import PeerStore, Runtime
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.status_pages import StatusPages
@@ -95,6 +96,7 @@ async def serve(
     announce: Callable[[str, int], None],
 ) -> None:
     """Run a peer until SIGTERM or SIGINT, with its status pages; `announce` gets the address when others may come."""
+    keep_freed_memory()
     pages = StatusPages(runtime.metrics, runtime.is_ready)
     if status is not None:
         await listen_for_status(pages, *status)

@@ -56,6 +56,7 @@ from treecast.overlay.peer import TICK_MS, Deliver, Effect, Send
 from treecast.overlay.receiver import Delivered, Delivery, Opened
 from treecast.overlay.retry import Retry
 from treecast.serve.address import format_address, parse_address
+from treecast.serve.connecting import connect
 from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import TlsFiles, client_context
@@ -220,17 +221,11 @@ class Connection:
         return TransportError(f"no connection to {address}: {reason}", code="TC407", hint=hint)
 
     async def _keep_connected(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             self._lost.clear()
             try:
-                await loop.create_connection(
-                    lambda: FrameConnection(self, self._settings, self._settings.frame_bytes_max),
-                    self._host,
-                    self._port,
-                    ssl=self._tls,
-                    server_hostname=self._host if self._tls else None,
-                )
+                connection = FrameConnection(self, self._settings, self._settings.frame_bytes_max)
+                await connect(connection, self._host, self._port, self._tls)
                 await self._lost.wait()
             except OSError as error:  # and those of TLS
                 self._note(error)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol, cast
 
 from treecast.errors import TreecastError
-from treecast.overlay.frames import FrameDecoder, FrameError, encode, encode_each
+from treecast.overlay.frames import FrameDecoder, FrameError, encode, encode_each, recycle
 from treecast.overlay.messages import Detach
 from treecast.overlay.packets import Packet, packet_of
 from treecast.serve.settings import RuntimeSettings
@@ -145,6 +145,8 @@ class FrameConnection(asyncio.BufferedProtocol):
                 break
             self._transport.write(frame)
             size += len(frame)
+            if not self._transport.get_write_buffer_size():
+                recycle(frame)  # nothing of it waits
         return size
 
     def pause(self) -> None:

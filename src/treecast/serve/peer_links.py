@@ -24,6 +24,7 @@ from treecast.overlay.messages import Detach, Hello
 from treecast.overlay.packets import Packet, packet_of
 from treecast.overlay.retry import Retry
 from treecast.serve.address import parse_address
+from treecast.serve.connecting import connect
 from treecast.serve.connection import FrameConnection, steady_ms
 from treecast.serve.settings import RuntimeSettings
 
@@ -146,18 +147,14 @@ class _PeerLink:
             self._connection.close()
 
     async def _keep_connected(self) -> None:
-        links, loop = self._links, asyncio.get_running_loop()
+        links = self._links
         host, port = parse_address(self.address)
         while True:
             self._lost.clear()
             self._hurry.clear()
             try:
-                await loop.create_connection(
-                    lambda: FrameConnection(self, links._settings, links._settings.frame_bytes_max),
-                    *(host, port),
-                    ssl=links._tls,
-                    server_hostname=host if links._tls else None,
-                )
+                connection = FrameConnection(self, links._settings, links._settings.frame_bytes_max)
+                await connect(connection, host, port, links._tls)
                 await self._lost.wait()
             except OSError as error:  # and those of TLS
                 links._log.debug("no connection to a peer", name=self._name, error=str(error))

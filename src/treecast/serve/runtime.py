@@ -291,7 +291,9 @@ class Runtime:
                     self._ease(life)
                     continue
                 await self._write(life)
-                life.wake.set()
+                self._release(life)  # what waited for it, in the same turn
+                if life.outbox.has_changes():
+                    life.wake.set()
             else:
                 life.waiting_bytes = 0
             if len(life.outbox):
@@ -301,7 +303,8 @@ class Runtime:
                 stop_ms = stop_ms or steady_ms() + self._settings.stop_ms
                 if not life.wake.is_set() or steady_ms() > stop_ms:
                     return
-            await asyncio.sleep(0)  # others have their turn, even when there is always something to write
+            if life.wake.is_set():
+                await asyncio.sleep(0)  # others have their turn, even when there is always something to do
 
     def _is_lazy(self, life: _Life) -> bool:
         """Nobody waits for the changes that there are, and they have not waited long. PERF: bench/broker_stalled.py."""

@@ -49,26 +49,26 @@ PROGRESS_SECONDS = 5.0
 class Progress:
     """Counts runs, and prints how it goes now and then."""
 
-    def __init__(self, wanted: int) -> None:
-        self._wanted = wanted
-        self._runs = self._failed = self._events = 0
+    def __init__(self, runs_total: int) -> None:
+        self._runs_total = runs_total
+        self._runs = self._failures = self._events = 0
         self._counts: Counter[str] = Counter()
-        self._began = self._printed = time.monotonic()
+        self._began_at = self._printed_at = time.monotonic()
 
     def add(self, outcome: Outcome) -> None:
         self._runs += 1
-        self._failed += outcome.failure is not None
+        self._failures += outcome.failure is not None
         self._events += outcome.events
         self._counts.update(outcome.counts)
         now = time.monotonic()
-        if now - self._printed > PROGRESS_SECONDS:
-            self._printed = now
+        if now - self._printed_at > PROGRESS_SECONDS:
+            self._printed_at = now
             print(self.text(), file=sys.stderr, flush=True)
 
     def text(self) -> str:
-        seconds = max(time.monotonic() - self._began, 1e-9)
+        seconds = max(time.monotonic() - self._began_at, 1e-9)
         return (
-            f"{self._runs}/{self._wanted} seeds, {self._failed} failed, {self._runs / seconds:.1f} seeds/s, "
+            f"{self._runs}/{self._runs_total} seeds, {self._failures} failed, {self._runs / seconds:.1f} seeds/s, "
             f"{self._events / seconds:,.0f} events/s"
         )
 
@@ -83,15 +83,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.seed is not None:
         return _run_one(scenario, options.seed, options.trace, options.shorten)
     progress = Progress(options.seeds)
-    failed = 0
+    failures = 0
     seeds = range(options.first, options.first + options.seeds)
     run = partial(_run_beside, options.scenario, options.jobs) if options.jobs > 1 else partial(run_seeds, scenario)
     for outcome in run(seeds, progress.add):
-        failed += 1
+        failures += 1
         _print_failure(scenario, outcome, options.shorten)
     print(progress.text())
     print("a run has on average:", progress.summary())
-    return 1 if failed else 0
+    return 1 if failures else 0
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""A host of a simulated world: it runs one peer, keeps its disk, and makes the peer anew after a crash.
+"""A host of a simulated world: it runs one peer, keeps its disk, and rebuilds the peer after a crash.
 
 It keeps the promises of `treecast.overlay.peer`, with the same `Outbox` that the real runtime uses: effects happen in
 order, and what follows a `Store` happens once its group is durable. If storing fails, all that waits is dropped and the
@@ -130,7 +130,7 @@ class Host:
         self._is_busy = False
 
     def _reopen_later(self, error: StorageError) -> None:
-        """Storing failed: the peer is ahead of its storage, so it is made anew."""
+        """Storing failed: the peer is ahead of its storage, so it is rebuilt."""
         self._drop_peer()
         self._world.note("disk", self.name, error.code)
         self._world.after(self._random.randint(1, REOPEN_MS_MAX) * 1000, self.start)
@@ -224,9 +224,9 @@ class Host:
             return
         self._world.note("sync", self.name)
         # Now the changes can be read, but the peer hears of it a little later.
-        self._world.after(self._random.randrange(100), self._synced, incarnation)
+        self._world.after(self._random.randrange(100), self._on_sync, incarnation)
 
-    def _synced(self, incarnation: int) -> None:
+    def _on_sync(self, incarnation: int) -> None:
         if incarnation != self.incarnation:
             return
         self._is_writing = False

@@ -1,7 +1,7 @@
 """The network of a simulated world: frames between hosts, which are delayed, lost, doubled, reordered and damaged.
 
 Messages travel as the frames that real peers exchange, so a flipped bit meets the checksum that is there for it: a
-frame that decodes all the same although bits of it were flipped is a failure of the run.
+frame that decodes anyway although bits of it were flipped is a failure of the run.
 
 Without faults a link is like a connection: frames arrive in the order in which they were sent.
 """
@@ -125,13 +125,13 @@ class Network:
         copies = 2 if link.duplication and random.random() < link.duplication else 1
         for _ in range(copies):
             is_flipped = bool(link.flips) and random.random() < link.flips
-            carried = _flip(frame, random) if is_flipped else frame
+            arriving_frame = _flip(frame, random) if is_flipped else frame
             arrival_us = world.now_us + self.delay_us + int(random.random() * self.jitter_us) + link.delay_us
             if link.reorder_us:
                 arrival_us += int(random.random() * link.reorder_us)
             else:
                 arrival_us = link.last_arrival_us = max(arrival_us, link.last_arrival_us)
-            world.at(arrival_us, self._arrive, sender, receiver, carried, is_flipped, names)
+            world.at(arrival_us, self._arrive, sender, receiver, arriving_frame, is_flipped, names)
 
     def _arrive(self, sender: str, receiver: str, frame: bytes, is_flipped: bool, names: tuple[str, str]) -> None:
         host = self._world.hosts.get(receiver)
@@ -163,8 +163,8 @@ def _is_cut(fault: Partition, sender: str, receiver: str) -> bool:
 
 
 def _flip(frame: bytes, random: Random) -> bytes:
-    damaged = bytearray(frame)
+    damaged_frame = bytearray(frame)
     places = random.sample(range(len(frame) * 8), min(len(frame) * 8, random.randint(1, FLIPPED_BITS_MAX)))
     for place in places:
-        damaged[place // 8] ^= 1 << (place % 8)
-    return bytes(damaged)
+        damaged_frame[place // 8] ^= 1 << (place % 8)
+    return bytes(damaged_frame)

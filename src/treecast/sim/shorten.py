@@ -23,21 +23,21 @@ RUNS_MAX = 500
 
 def shorten_list(elements: Sequence[Element], fails: Callable[[list[Element]], bool]) -> list[Element]:
     """As few of the elements as still fail. All of them together are known to fail."""
-    kept = list(elements)
+    remaining = list(elements)
     pieces = 2
-    while kept:
-        size = max(1, -(-len(kept) // pieces))
-        for begin in range(0, len(kept), size):
-            rest = kept[:begin] + kept[begin + size :]
+    while remaining:
+        size = max(1, -(-len(remaining) // pieces))
+        for begin in range(0, len(remaining), size):
+            rest = remaining[:begin] + remaining[begin + size :]
             if fails(rest):
-                kept = rest
+                remaining = rest
                 pieces = max(2, pieces - 1)
                 break
         else:
             if size == 1:
                 break
-            pieces = min(len(kept), pieces * 2)
-    return kept
+            pieces = min(len(remaining), pieces * 2)
+    return remaining
 
 
 def shorten(scenario: Scenario, outcome: Outcome, *, runs_max: int = RUNS_MAX) -> Outcome:
@@ -50,10 +50,10 @@ def shorten(scenario: Scenario, outcome: Outcome, *, runs_max: int = RUNS_MAX) -
         runs += 1
         if runs > runs_max:
             return False
-        tried = scenario.run(outcome.seed, faults)
-        if tried.failure is not None:
-            best = tried
-        return tried.failure is not None
+        attempt = scenario.run(outcome.seed, faults)
+        if attempt.failure is not None:
+            best = attempt
+        return attempt.failure is not None
 
     shorten_list(outcome.faults, fails)
     return best

@@ -60,8 +60,8 @@ class _Table:
 
     def delete_before(self, key: int) -> None:
         end = bisect_left(self.keys, key)
-        for gone in self.keys[:end]:
-            del self.rows[gone]
+        for row_key in self.keys[:end]:
+            del self.rows[row_key]
         del self.keys[:end]
 
 
@@ -77,9 +77,9 @@ class SimulatedStorage:
         self._bodies = _Table()
         self._body_bytes = 0
         self._last_body: int | None = None
-        self._unsynced: list[Sequence[Change]] = []
+        self._unsynced_groups: list[Sequence[Change]] = []
         self._uncertain: Sequence[Change] | None = None  # the group of a sync that failed
-        self._damaged: set[int] = set()
+        self._damaged_bodies: set[int] = set()
         self.is_full = False
         self.is_broken = False
         self.failing_syncs = 0
@@ -93,12 +93,12 @@ class SimulatedStorage:
 
     def append(self, changes: Sequence[Change]) -> None:
         """Hand a group to the disk. It can be read only after `sync`, and a crash before that may lose it."""
-        assert len(self._unsynced) < UNSYNCED_GROUPS_MAX, "a host that never syncs"
-        self._unsynced.append(changes)
+        assert len(self._unsynced_groups) < UNSYNCED_GROUPS_MAX, "a host that never syncs"
+        self._unsynced_groups.append(changes)
 
     def sync(self) -> None:
         """Make all groups durable. Raises StorageError, and then none of them is visible."""
-        groups, self._unsynced = self._unsynced, []
+        groups, self._unsynced_groups = self._unsynced_groups, []
         if self.is_broken:
             raise StorageError("an earlier sync failed, so this store must be opened anew", code="TC420")
         if self.is_full:
@@ -113,14 +113,14 @@ class SimulatedStorage:
 
     def crash(self, random: Random) -> None:
         """Lose what was not synced, or only the later groups of it."""
-        for group in self._unsynced[: random.randint(0, len(self._unsynced))]:
+        for group in self._unsynced_groups[: random.randint(0, len(self._unsynced_groups))]:
             self._apply(group)
-        self._unsynced.clear()
+        self._unsynced_groups.clear()
         self.open(random)
 
     def open(self, random: Random) -> None:
-        """Open anew, after a crash or a failed sync. The group of a failed sync may turn out to be there after all."""
-        self._unsynced.clear()
+        """Reopen, after a crash or a failed sync. The group of a failed sync may turn out to be there after all."""
+        self._unsynced_groups.clear()
         if self._uncertain is not None and random.random() < 0.5:
             self._apply(self._uncertain)
         self._uncertain = None
@@ -132,9 +132,9 @@ class SimulatedStorage:
         self._bodies = _Table()
         self._body_bytes = 0
         self._last_body = None
-        self._unsynced.clear()
+        self._unsynced_groups.clear()
         self._uncertain = None
-        self._damaged.clear()
+        self._damaged_bodies.clear()
         self.is_broken = False
 
     def damage(self, random: Random) -> int | None:
@@ -142,11 +142,11 @@ class SimulatedStorage:
         if not self._bodies.keys:
             return None
         number: int = random.choice(self._bodies.keys)
-        self._damaged.add(number)
+        self._damaged_bodies.add(number)
         return number
 
     def damaged_bodies(self) -> frozenset[int]:
-        return frozenset(self._damaged)
+        return frozenset(self._damaged_bodies)
 
     def _apply(self, group: Sequence[Change]) -> None:
         self.groups_written += 1
@@ -183,29 +183,29 @@ class SimulatedStorage:
         return {name: dict(table.rows) for name, table in {**self._tables, "bodies": self._bodies}.items()}
 
     def get(self, table: str, key: int | str) -> bytes | None:
-        found = self._tables.get(table)
-        return found.rows.get(key) if found is not None else None
+        contents = self._tables.get(table)
+        return contents.rows.get(key) if contents is not None else None
 
     def get_many(self, table: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         rows = self._tables[table].rows if table in self._tables else {}
         return {key: rows[key] for key in keys if key in rows}
 
     def scan(self, table: str, after: Key, count_max: int) -> list[tuple[Key, bytes]]:
-        found = self._tables.get(table)
-        if found is None:
+        contents = self._tables.get(table)
+        if contents is None:
             return []
-        begin = bisect_right(found.keys, after)
-        return [(key, found.rows[key]) for key in found.keys[begin : begin + count_max]]
+        begin = bisect_right(contents.keys, after)
+        return [(key, contents.rows[key]) for key in contents.keys[begin : begin + count_max]]
 
     def count(self, table: str) -> int:
-        found = self._tables.get(table)
-        return len(found.keys) if found is not None else 0
+        contents = self._tables.get(table)
+        return len(contents.keys) if contents is not None else 0
 
     def body(self, number: int) -> bytes:
         body = self._bodies.rows.get(number)
         if body is None:
             raise BodyGoneError(number)
-        if number in self._damaged:
+        if number in self._damaged_bodies:
             raise StorageError(f"document {number} is damaged on the simulated disk", code="TC422")
         return body
 

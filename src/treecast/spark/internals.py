@@ -156,10 +156,10 @@ class RunningQuery:
         numbers = [self._execution] if self._execution is not None else self._latest_executions()
         for number in numbers:
             query = self._jvm.org.apache.spark.sql.execution.SQLExecution.getQueryExecution(number)
-            observed = None if query is None else query.observedMetrics().get(self._observation)
-            if observed is not None and observed.isDefined():
+            metrics = None if query is None else query.observedMetrics().get(self._observation)
+            if metrics is not None and metrics.isDefined():
                 self._execution = number
-                return dict(json.loads(observed.get().json()))
+                return dict(json.loads(metrics.get().json()))
         return None
 
     def output_rows(self, operators: tuple[str, ...]) -> dict[str, list[int]]:

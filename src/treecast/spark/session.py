@@ -125,10 +125,10 @@ def java_version() -> int | None:
         output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
     except (OSError, subprocess.SubprocessError):
         return None
-    quoted = output.split('"')
-    if len(quoted) < 2:
+    parts = output.split('"')
+    if len(parts) < 2:
         return None
-    major = quoted[1].removeprefix("1.").split(".")[0].split("-")[0]
+    major = parts[1].removeprefix("1.").split(".")[0].split("-")[0]
     return int(major) if major.isdigit() else None
 
 
@@ -137,14 +137,14 @@ def _output_to(path: Path) -> Iterator[None]:
     """Let processes started meanwhile write to the end of a file what they would print."""
     sys.stdout.flush()
     sys.stderr.flush()
-    saved = [os.dup(1), os.dup(2)]
+    descriptors = [os.dup(1), os.dup(2)]
     sink = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.dup2(sink, 1)
         os.dup2(sink, 2)
         yield
     finally:
-        os.dup2(saved[0], 1)
-        os.dup2(saved[1], 2)
-        for descriptor in (sink, *saved):
+        os.dup2(descriptors[0], 1)
+        os.dup2(descriptors[1], 2)
+        for descriptor in (sink, *descriptors):
             os.close(descriptor)

@@ -102,24 +102,24 @@ class Codec:
     def decode_many(self, bodies: Sequence[bytes]) -> list[Document | DocumentError]:
         """A Document for each body, or the DocumentError that refuses it. Raises PeerError as `decode` does."""
         forms: list[bytes] = list(bodies)
-        failed: dict[int, DocumentError] = {}
+        error_by_place: dict[int, DocumentError] = {}
         if self.format.compression:
             for place, body in enumerate(bodies):
                 try:
                     forms[place] = self._decompress(body)
                 except DocumentError as error:
-                    forms[place], failed[place] = b"", error
+                    forms[place], error_by_place[place] = b"", error
         answers = self._read(forms)
-        for place, refusal in failed.items():
+        for place, refusal in error_by_place.items():
             answers[place] = refusal
         return answers
 
     def _read(self, forms: list[bytes]) -> list[Document | DocumentError]:
         if self.format.form == "text":
             return as_documents(_native.read_documents(forms, self._limits, self._entities))
-        named = {form[_FINGERPRINT] for form in forms if form and form[0] == _WITH_DICTIONARY}
-        if len(named) <= 1:
-            return self._decode(forms, *named)
+        fingerprints = {form[_FINGERPRINT] for form in forms if form and form[0] == _WITH_DICTIONARY}
+        if len(fingerprints) <= 1:
+            return self._decode(forms, *fingerprints)
         answers: list[Document | DocumentError] = []  # of several dictionaries, while one follows another
         for form in forms:
             own = [form[_FINGERPRINT]] if form and form[0] == _WITH_DICTIONARY else []
@@ -127,8 +127,8 @@ class Codec:
         return answers
 
     def _decode(self, forms: list[bytes], fingerprint: bytes = b"") -> list[Document | DocumentError]:
-        known = self.dictionaries.find(int.from_bytes(fingerprint, "little")) if len(fingerprint) == 4 else None
-        native = known.native if known else None
+        dictionary = self.dictionaries.find(int.from_bytes(fingerprint, "little")) if len(fingerprint) == 4 else None
+        native = dictionary.native if dictionary else None
         return as_documents(_native.decode_documents(forms, native, self._limits, self._entities))
 
     def _decompress(self, body: bytes) -> bytes:
@@ -169,10 +169,10 @@ def _compress_zlib(form: bytes) -> bytes:
     return zlib.compress(form, ZLIB_LEVEL)
 
 
-def _decompress_zlib(packed: memoryview, size: int) -> bytes | None:
+def _decompress_zlib(data: memoryview, size: int) -> bytes | None:
     unpacker = zlib.decompressobj()
     try:
-        plain = unpacker.decompress(packed, size + 1)
+        plain = unpacker.decompress(data, size + 1)
     except zlib.error:
         return None
     return plain if unpacker.eof and not unpacker.unused_data else None
@@ -186,13 +186,13 @@ def _zstd() -> pa.Codec:
 
 
 def _compress_zstd(form: bytes) -> bytes:
-    packed: bytes = _zstd().compress(form, asbytes=True)
-    return packed
+    data: bytes = _zstd().compress(form, asbytes=True)
+    return data
 
 
-def _decompress_zstd(packed: memoryview, size: int) -> bytes | None:
+def _decompress_zstd(data: memoryview, size: int) -> bytes | None:
     try:
-        plain: bytes = _zstd().decompress(packed, decompressed_size=size, asbytes=True)
+        plain: bytes = _zstd().decompress(data, decompressed_size=size, asbytes=True)
     except OSError:  # Arrow's word for data that is broken
         return None
     return plain

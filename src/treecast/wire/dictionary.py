@@ -64,15 +64,15 @@ class Dictionary:
         """
         names, values = Counter[str](), Counter[str]()
         for document in documents:
-            spelled, plain = _native.spelled_counts(document.native)
-            names.update(spelled)
-            values.update(plain)
-        declared = list(_declared_names(schema)) if schema else []
-        listed = list(_declared_values(schema)) if schema else []
+            name_counts, value_counts = _native.spelled_counts(document.native)
+            names.update(name_counts)
+            values.update(value_counts)
+        declared_names = list(_declared_names(schema)) if schema else []
+        declared_values = list(_declared_values(schema)) if schema else []
         room = bytes_max
-        chosen_names, room = _choose(names, declared, count_min, names_max, room)
+        chosen_names, room = _choose(names, declared_names, count_min, names_max, room)
         worthwhile = Counter({value: count for value, count in values.items() if value})
-        chosen_values, _ = _choose(worthwhile, listed, count_min, values_max, room)
+        chosen_values, _ = _choose(worthwhile, declared_values, count_min, values_max, room)
         return cls(chosen_names, chosen_values, version)
 
     @classmethod
@@ -102,13 +102,13 @@ class Dictionary:
             raise unusable(f"it has {len(data):,} bytes, more than the limit, {bytes_max:,}")
         try:
             version, names, values = json.loads(data)
-            made = cls(_texts(names), _texts(values), version)
+            dictionary = cls(_texts(names), _texts(values), version)
             if type(version) is not int or not 0 < version < 1 << 32:
                 raise ValueError("its version is no number")
-            made.native  # noqa: B018  (it checks names and values)
+            dictionary.native  # noqa: B018  (it checks names and values)
         except (ValueError, TypeError, RecursionError) as error:
             raise unusable(str(error)[:200]) from None
-        return made
+        return dictionary
 
 
 class Dictionaries:
@@ -140,10 +140,10 @@ class Dictionaries:
 
     def find(self, fingerprint: int) -> Dictionary:
         """The one that a document was encoded with; PeerError (TC487) where it is not known here."""
-        found = self._by_fingerprint.get(fingerprint)
-        if found is None:
+        dictionary = self._by_fingerprint.get(fingerprint)
+        if dictionary is None:
             raise unusable(f"no dictionary with the fingerprint {fingerprint:08x} is known here")
-        return found
+        return dictionary
 
 
 def unusable(why: str) -> PeerError:
@@ -155,27 +155,29 @@ def unusable(why: str) -> PeerError:
     )
 
 
-def _texts(given: object) -> tuple[str, ...]:
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise ValueError("names and values are lists of texts")
-    return tuple(given)
+    return tuple(value)
 
 
 def _choose(
     counts: Counter[str], declared: list[str], count_min: int, count_max: int, bytes_max: int
 ) -> tuple[tuple[str, ...], int]:
     """The most frequent, then the declared ones, as far as both limits allow; and the bytes that are left."""
-    ranked = sorted((text for text in counts if counts[text] >= count_min), key=lambda text: (-counts[text], text))
-    chosen: dict[str, None] = {}
-    for text in (*ranked, *declared):
+    texts_by_count = sorted(
+        (text for text in counts if counts[text] >= count_min), key=lambda text: (-counts[text], text)
+    )
+    choice: dict[str, None] = {}
+    for text in (*texts_by_count, *declared):
         size = len(text.encode())
-        if text in chosen or size > bytes_max:
+        if text in choice or size > bytes_max:
             continue
-        if len(chosen) == count_max:
+        if len(choice) == count_max:
             break
-        chosen[text] = None
+        choice[text] = None
         bytes_max -= size
-    return tuple(chosen), bytes_max
+    return tuple(choice), bytes_max
 
 
 def _declared_names(schema: Schema) -> Iterator[str]:

@@ -38,10 +38,10 @@ FORMATS = tuple(_BY_NAME)
 
 def parse_format(name: str) -> Format:
     """The format of a name that the other side sent; PeerError (TC486) where there is none."""
-    found = _BY_NAME.get(name)
-    if found is None:
+    format = _BY_NAME.get(name)
+    if format is None:
         raise PeerError(f"TC486 there is no format {name[:40]!r} of documents", code="TC486")
-    return found
+    return format
 
 
 def agree(wanted: Sequence[str], offered: Sequence[str]) -> str:

@@ -56,7 +56,7 @@ class ElementAttributes:
 
     def __init__(self, attributes: Sequence[Attribute], entities: Collection[str], notations: Collection[str]) -> None:
         self._checks = {attribute.name: _check_of(attribute, entities, notations) for attribute in attributes}
-        self._required = tuple(attribute.name for attribute in attributes if attribute.required)
+        self._required_names = tuple(attribute.name for attribute in attributes if attribute.required)
 
     def check(self, text: str, identifiers: Identifiers, place: int) -> tuple[str, str, str] | None:
         """The attributes as they stand in a tag. If they are invalid: a code, what is wrong, and a hint."""
@@ -67,12 +67,12 @@ class ElementAttributes:
                 if check is _unknown:
                     names = ", ".join(list(self._checks)[:SHOWN_MAX])
                     hint = f"it may have {names}" if names else "it may have none"
-                    return INVALID, f"may not have the attribute {_shown(name)}", hint
+                    return INVALID, f"may not have the attribute {_quote(name)}", hint
                 code, words = problem[:5], problem[6:]
-                return code, f"has an invalid attribute {_shown(name)}: {words}", ""
-        for name in self._required:
+                return code, f"has an invalid attribute {_quote(name)}: {words}", ""
+        for name in self._required_names:
             if name not in values:
-                return INVALID, f"lacks the attribute {_shown(name)}", ""
+                return INVALID, f"lacks the attribute {_quote(name)}", ""
         return None
 
 
@@ -88,64 +88,66 @@ def _check_of(attribute: Attribute, entities: Collection[str], notations: Collec
     if kind == "ID":
         return _check_id
     if kind in ("enumeration", "NOTATION"):
-        allowed = [value for value in attribute.values if kind == "enumeration" or value in notations]
-        return partial(_check_choice, frozenset(allowed), fixed, f"it is one of {', '.join(allowed[:SHOWN_MAX])}")
-    unparsed = frozenset(entities) if kind in ("ENTITY", "ENTITIES") else None
+        allowed_values = [value for value in attribute.values if kind == "enumeration" or value in notations]
+        return partial(
+            _check_choice, frozenset(allowed_values), fixed, f"it is one of {', '.join(allowed_values[:SHOWN_MAX])}"
+        )
+    entity_names = frozenset(entities) if kind in ("ENTITY", "ENTITIES") else None
     pattern = _NAME_TOKEN if kind in ("NMTOKEN", "NMTOKENS") else _NAME
     is_list = kind in ("IDREFS", "ENTITIES", "NMTOKENS")
-    return partial(_check_tokens, pattern, is_list, kind in ("IDREF", "IDREFS"), unparsed, fixed)
+    return partial(_check_tokens, pattern, is_list, kind in ("IDREF", "IDREFS"), entity_names, fixed)
 
 
 def _check_fixed(fixed: str, value: str, identifiers: Identifiers, place: int) -> str:
-    return "" if _spaced(value) == fixed else f"{INVALID} it is always {_shown(fixed)}"
+    return "" if _normalise_space(value) == fixed else f"{INVALID} it is always {_quote(fixed)}"
 
 
 def _check_id(value: str, identifiers: Identifiers, place: int) -> str:
-    text = _spaced(value).strip(" ")
+    text = _normalise_space(value).strip(" ")
     if not _NAME.fullmatch(text):
-        return f"{INVALID} {_shown(text)} is no name"
-    return "" if identifiers.add(text) else f"{IDENTIFIER} another element has the identifier {_shown(text)}"
+        return f"{INVALID} {_quote(text)} is no name"
+    return "" if identifiers.add(text) else f"{IDENTIFIER} another element has the identifier {_quote(text)}"
 
 
 def _check_choice(
     allowed: frozenset[str], fixed: str | None, hint: str, value: str, identifiers: Identifiers, place: int
 ) -> str:
-    text = value if value in allowed else _spaced(value).strip(" ")
+    text = value if value in allowed else _normalise_space(value).strip(" ")
     if text not in allowed:
-        return f"{INVALID} {hint}, not {_shown(text)}"
-    return "" if fixed is None or text == fixed else f"{INVALID} it is always {_shown(fixed)}"
+        return f"{INVALID} {hint}, not {_quote(text)}"
+    return "" if fixed is None or text == fixed else f"{INVALID} it is always {_quote(fixed)}"
 
 
 def _check_tokens(
     pattern: re.Pattern[str],
     is_list: bool,
     refers: bool,
-    unparsed: frozenset[str] | None,
+    entity_names: frozenset[str] | None,
     fixed: str | None,
     value: str,
     identifiers: Identifiers,
     place: int,
 ) -> str:
-    tokens = [token for token in _spaced(value).split(" ") if token]
+    tokens = [token for token in _normalise_space(value).split(" ") if token]
     if not tokens or (len(tokens) > 1 and not is_list):
-        return f"{INVALID} it has {'at least' if is_list else 'exactly'} one word, unlike {_shown(value)}"
+        return f"{INVALID} it has {'at least' if is_list else 'exactly'} one word, unlike {_quote(value)}"
     for token in tokens:
         if not pattern.fullmatch(token):
-            return f"{INVALID} {_shown(token)} is no name"
-        if unparsed is not None and token not in unparsed:
-            return f"{INVALID} the DTD declares no unparsed entity {_shown(token)}"
+            return f"{INVALID} {_quote(token)} is no name"
+        if entity_names is not None and token not in entity_names:
+            return f"{INVALID} the DTD declares no unparsed entity {_quote(token)}"
         if refers:
             identifiers.refer(token, place)
     if fixed is not None and " ".join(tokens) != fixed:
-        return f"{INVALID} it is always {_shown(fixed)}"
+        return f"{INVALID} it is always {_quote(fixed)}"
     return ""
 
 
-def _shown(value: str) -> str:
+def _quote(value: str) -> str:
     return repr(value[:VALUE_CHARS_MAX])
 
 
-def _spaced(value: str) -> str:
+def _normalise_space(value: str) -> str:
     """As a parser reports it: white space as spaces, references replaced."""
     if "\n" in value or "\t" in value or "\r" in value:
         value = value.replace("\r\n", " ").replace("\n", " ").replace("\t", " ").replace("\r", " ")

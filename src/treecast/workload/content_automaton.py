@@ -2,7 +2,7 @@
 
 Glushkov's construction: the places of names in a model are its states, and what may follow each is read off the model.
 Places with the same continuation are one state here, so `(a | b | c)*` has a single one. XML asks for models that need
-no lookahead; others are made deterministic all the same, by sets of places, up to a limit.
+no lookahead; others are made deterministic anyway, by sets of places, up to a limit.
 
     >>> from treecast.workload import Schema
     >>> model = Schema.from_text("<!ELEMENT a (b?, c+)> <!ELEMENT b EMPTY> <!ELEMENT c EMPTY>").elements["a"].model

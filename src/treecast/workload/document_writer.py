@@ -65,11 +65,11 @@ class DocumentWriter:
         self.elements: dict[str, Write] = {}
         self.out: list[str] = []
         self.ids = 0
-        self.left = 0
+        self.bytes_left = 0
         self.all_ids = False
         self.references: list[tuple[int, str, bool]] = []
-        self.opened = dict.fromkeys(schema.elements, 0)
-        self.bound: set[str] = set()
+        self.open_counts = dict.fromkeys(schema.elements, 0)
+        self.bound_prefixes: set[str] = set()
         self.distributions: dict[int, tuple[Distribution, Distribution]] = {}
         self.grows = settings.bytes_target is not None
         self.allow_levels()
@@ -106,7 +106,7 @@ class DocumentWriter:
             self.all_ids = draw > 0
             self.references.clear()
             self.out.clear()
-            self.left = max(TAGS_BYTES_MAX, 2 * self.share)
+            self.bytes_left = max(TAGS_BYTES_MAX, 2 * self.share)
             self.out.append('<?xml version="1.0" encoding="UTF-8"?>\n')
             self.elements[self.schema.root](1, self.share)
             if self.resolve():
@@ -129,9 +129,9 @@ class DocumentWriter:
     def resolve(self) -> bool:
         """Give references their identifiers; False if a required one finds none."""
         random, ids = self.random.random, self.ids
-        for place, before, required in self.references:
+        for place, before, is_required in self.references:
             if not ids:
-                if required:
+                if is_required:
                     return False
                 self.out[place] = ""
             else:
@@ -146,62 +146,64 @@ class DocumentWriter:
                 continue
             write = self.compile_element(name)
             if self.settings.recursion_max is not None and name in self.schema.recursive:
-                write = self.counted(name, write)
+                write = self.count_open(name, write)
             self.elements[name] = write
 
-    def counted(self, name: str, write: Write) -> Write:
-        opened = self.opened
+    def count_open(self, name: str, write: Write) -> Write:
+        open_counts = self.open_counts
 
         def counting(depth: int, share: int) -> int:
-            opened[name] += 1
-            used = write(depth, share)
-            opened[name] -= 1
-            return used
+            open_counts[name] += 1
+            size = write(depth, share)
+            open_counts[name] -= 1
+            return size
 
         return counting
 
     def compile_element(self, name: str) -> Write:
         element = self.schema.elements[name]
-        out, bound = self.out, self.bound
+        out, bound_prefixes = self.out, self.bound_prefixes
         bindings, attributes = self.compile_bindings(element), self.compile_attributes(element)
         always = {a.name[6:] for a in element.attributes if a.required and a.name.startswith("xmlns:")}
         opening, closing = f"<{name}", f"</{name}>"  # reuse the strings: a document may have millions
-        fixed = 2 * len(name) + 5
+        tags_size = 2 * len(name) + 5
         body = self.compile_mixed(element) if element.content in ("mixed", "any") else self.compile(element.model)
         inner = ">\n" if element.content == "children" else ">"
         depth_max = self.settings.depth_max
 
         def write(depth: int, share: int) -> int:
-            used = fixed
+            size = tags_size
             out.append(opening)
             if attributes is not None:
-                used += attributes()
-            self.left -= used
-            if self.left < 0:
+                size += attributes()
+            self.bytes_left -= size
+            if self.bytes_left < 0:
                 raise self.too_long()
             if body is None:
                 out.append("/>")
-                return used
+                return size
             out.append(inner)
-            used += body(depth, share - used if depth < depth_max else 0)
+            size += body(depth, share - size if depth < depth_max else 0)
             out.append(closing)
-            return used
+            return size
 
         if not bindings:
             return write
 
         def write_bound(depth: int, share: int) -> int:
             """The same, with namespace declarations for the prefixes used here, unless they are already bound."""
-            fresh = [prefix for prefix, _ in bindings if prefix not in bound]
+            fresh = [prefix for prefix, _ in bindings if prefix not in bound_prefixes]
             before = len(out)
-            bound.update(fresh)
-            used = write(depth, share)
-            written = [f' xmlns:{prefix}="{uri}"' for prefix, uri in bindings if prefix in fresh or prefix in always]
-            if written:
-                out[before] += "".join(written)
-                used += sum(map(len, written))
-            bound.difference_update(fresh)
-            return used
+            bound_prefixes.update(fresh)
+            size = write(depth, share)
+            declarations = [
+                f' xmlns:{prefix}="{uri}"' for prefix, uri in bindings if prefix in fresh or prefix in always
+            ]
+            if declarations:
+                out[before] += "".join(declarations)
+                size += sum(map(len, declarations))
+            bound_prefixes.difference_update(fresh)
+            return size
 
         return write_bound
 
@@ -227,19 +229,19 @@ class DocumentWriter:
             write = self.compile_attribute(element, attribute)
             if write is not None:
                 prefix = attribute.name.partition(":")[0] if ":" in attribute.name else ""
-                asked = "" if prefix in here or prefix == "xml" else prefix
-                writers.append((attribute.required, _is_id(attribute), asked, write))
+                prefix_needed = "" if prefix in here or prefix == "xml" else prefix
+                writers.append((attribute.required, _is_id(attribute), prefix_needed, write))
         if not writers:
             return None
-        random, chance, bound = self.random.random, self.settings.attributes, self.bound
+        random, chance, bound_prefixes = self.random.random, self.settings.attributes, self.bound_prefixes
 
         def write_all() -> int:
-            used = 0
-            for required, is_id, prefix, write in writers:
-                wanted = required or random() < chance or (is_id and self.all_ids)
-                if wanted and (not prefix or prefix in bound):
-                    used += write(required)
-            return used
+            size = 0
+            for is_required, is_id, prefix, write in writers:
+                is_wanted = is_required or random() < chance or (is_id and self.all_ids)
+                if is_wanted and (not prefix or prefix in bound_prefixes):
+                    size += write(is_required)
+            return size
 
         return write_all
 
@@ -252,15 +254,15 @@ class DocumentWriter:
             # where they are needed.
             if attribute.name != "xmlns" or not attribute.required:
                 return None
-            fixed = f'{before}{escape(attribute.default or "urn:treecast:default")}"'
-            return self.constant(fixed)
+            declaration = f'{before}{escape(attribute.default or "urn:treecast:default")}"'
+            return self.constant(declaration)
         if _is_id(attribute):
             return self.compile_id(before)
         if attribute.kind in ("IDREF", "IDREFS"):
             references = self.references
 
-            def refer(required: bool) -> int:
-                references.append((len(out), before, required))
+            def refer(is_required: bool) -> int:
+                references.append((len(out), before, is_required))
                 out.append(before)
                 return len(before) + 3
 
@@ -270,7 +272,7 @@ class DocumentWriter:
             return self.constant(f'{before}none"') if attribute.required else None
         if isinstance(values, ListDistribution) and len(values.values) == 1:
             return self.constant(f'{before}{escape(values.values[0])}"')
-        draw = self.escaped(values).draw
+        draw = self.escape_values(values).draw
 
         def write(_: bool) -> int:
             text = f'{before}{draw(random())}"'
@@ -279,11 +281,11 @@ class DocumentWriter:
 
         return write
 
-    def escaped(self, values: Distribution) -> Distribution:
+    def escape_values(self, values: Distribution) -> Distribution:
         """The distribution with its values in written form; one that many attributes share exists once."""
         known = self.distributions.get(id(values))
         if known is None:
-            known = self.distributions[id(values)] = (values, values.mapped(escape))
+            known = self.distributions[id(values)] = (values, values.map_values(escape))
         return known[1]
 
     def constant(self, text: str) -> Callable[[bool], int]:
@@ -311,7 +313,7 @@ class DocumentWriter:
     def compile_mixed(self, element: Element) -> Write:
         """Text and children in turn. Leaves and growing children are drawn equally often, in the order of the model."""
         random, out = self.random.random, self.out
-        draw = self.escaped(self.values.of_text(element)).draw
+        draw = self.escape_values(self.values.of_text(element)).draw
         children = self.schema.children(element.name)
 
         def text(depth: int, share: int) -> int:
@@ -325,18 +327,18 @@ class DocumentWriter:
         picks = self.picks([Name(child) for child in children], [self.child_writer(child) for child in children])
 
         def write(depth: int, share: int) -> int:
-            used = text(depth, share)
+            size = text(depth, share)
             pick = picks[max(0, depth_max - depth)]
             if pick is None:
-                return used
+                return size
             turns = 0
-            planned = int(random() * (repeats_max + 1))
-            while share - used > SHARE_BYTES_MIN and (turns < planned or (grows and (share - used) * 8 > share)):
-                used += pick()(depth, (share - used) // max(1, planned - turns))
+            turns_planned = int(random() * (repeats_max + 1))
+            while share - size > SHARE_BYTES_MIN and (turns < turns_planned or (grows and (share - size) * 8 > share)):
+                size += pick()(depth, (share - size) // max(1, turns_planned - turns))
                 if random() < 0.5:
-                    used += text(depth, share)
+                    size += text(depth, share)
                 turns += 1
-            return used
+            return size
 
         return write
 
@@ -355,43 +357,43 @@ class DocumentWriter:
         once = self.compile_name(particle) if isinstance(particle, Name) else self.compile_group(particle)
         if particle.occurs == "":
             return once
-        return self.optional(particle, once) if particle.occurs == "?" else self.repeated(particle, once)
+        return self.optional(particle, once) if particle.occurs == "?" else self.repeat(particle, once)
 
     def optional(self, particle: Particle, once: Write) -> Write:
         random, depth_max, chance = self.random.random, self.settings.depth_max, self.settings.optional
         height = single_height(particle, self.heights)
-        blocked = self.blocked(particle)
+        is_blocked = self.block_test(particle)
 
         def write(depth: int, share: int) -> int:
             if share < SHARE_BYTES_MIN or depth + height > depth_max or random() >= chance:
                 return 0
-            if blocked is not None and blocked():
+            if is_blocked is not None and is_blocked():
                 return 0
             return once(depth, share)
 
         return write
 
-    def repeated(self, particle: Particle, once: Write) -> Write:
+    def repeat(self, particle: Particle, once: Write) -> Write:
         random, depth_max, repeats_max = self.random.random, self.settings.depth_max, self.settings.repeats_max
         least = 1 if particle.occurs == "+" else 0
         height = single_height(particle, self.heights)
-        blocked, grows = self.blocked(particle), self.grows
+        is_blocked, grows = self.block_test(particle), self.grows
 
         def write(depth: int, share: int) -> int:
-            used = turns = empty = 0
-            if depth + height > depth_max or (blocked is not None and blocked()):
+            size = turns = empty = 0
+            if depth + height > depth_max or (is_blocked is not None and is_blocked()):
                 share = 0
-            planned = least + int(random() * (repeats_max + 1 - least))
+            turns_planned = least + int(random() * (repeats_max + 1 - least))
             while turns < least or (
-                share - used > SHARE_BYTES_MIN and (turns < planned or (grows and (share - used) * 8 > share))
+                share - size > SHARE_BYTES_MIN and (turns < turns_planned or (grows and (share - size) * 8 > share))
             ):
-                wrote = once(depth, (share - used) // max(1, planned - turns))
-                used += wrote
+                wrote = once(depth, (share - size) // max(1, turns_planned - turns))
+                size += wrote
                 turns += 1
                 empty = empty + 1 if wrote == 0 else 0
                 if empty == EMPTY_TURNS_MAX:
                     break
-            return used
+            return size
 
         return write
 
@@ -399,9 +401,9 @@ class DocumentWriter:
         elements, out, name = self.elements, self.out, particle.name
 
         def write(depth: int, share: int) -> int:
-            used = elements[name](depth + 1, share) + 1
+            size = elements[name](depth + 1, share) + 1
             out.append("\n")
-            return used
+            return size
 
         return write
 
@@ -430,10 +432,10 @@ class DocumentWriter:
         plan = list(zip(parts, weights, after, strict=True))
 
         def write(depth: int, share: int) -> int:
-            used = 0
+            size = 0
             for part, weight, rest in plan:
-                used += part(depth, max(0, share - used) * weight // rest)
-            return used
+                size += part(depth, max(0, share - size) * weight // rest)
+            return size
 
         return write
 
@@ -450,15 +452,15 @@ class DocumentWriter:
     def picks(self, items: Sequence[Particle], parts: Sequence[Write]) -> list[Pick | None]:
         """How to draw one of these parts, by the number of levels left; None if none of them fits."""
         heights = [particle_height(item, self.heights) for item in items]
-        known: dict[int, Pick | None] = {}
+        pick_by_count: dict[int, Pick | None] = {}
         picks = []
         for levels in range(self.settings.depth_max + 1):
             fitting = [
                 both for both, height in zip(zip(items, parts, strict=True), heights, strict=True) if height <= levels
             ]
-            if len(fitting) not in known:
-                known[len(fitting)] = self.pick(fitting) if fitting else None
-            picks.append(known[len(fitting)])
+            if len(fitting) not in pick_by_count:
+                pick_by_count[len(fitting)] = self.pick(fitting) if fitting else None
+            picks.append(pick_by_count[len(fitting)])
         return picks
 
     def pick(self, fitting: Sequence[tuple[Particle, Write]], *, even: bool = False) -> Pick:
@@ -478,22 +480,22 @@ class DocumentWriter:
             def draw() -> Write:
                 return parts[bisect_right(bounds, random())]
 
-        return draw if even else self.unblocked(fitting, draw)
+        return draw if even else self.avoid_blocked(fitting, draw)
 
-    def unblocked(self, fitting: Sequence[tuple[Particle, Write]], draw: Pick) -> Pick:
+    def avoid_blocked(self, fitting: Sequence[tuple[Particle, Write]], draw: Pick) -> Pick:
         """The same draws without parts that the recursion limit now forbids, if there are others."""
-        tests = {id(part): blocked for item, part in fitting if (blocked := self.blocked(item)) is not None}
+        tests = {id(part): is_blocked for item, part in fitting if (is_blocked := self.block_test(item)) is not None}
         if not tests:
             return draw
 
         def draw_allowed() -> Write:
             for _ in range(DRAWS_MAX):
                 part = draw()
-                blocked = tests.get(id(part))
-                if blocked is None or not blocked():
+                is_blocked = tests.get(id(part))
+                if is_blocked is None or not is_blocked():
                     return part
-            allowed = [part for _, part in fitting if id(part) not in tests or not tests[id(part)]()]
-            return allowed[int(self.random.random() * len(allowed))] if allowed else part
+            allowed_parts = [part for _, part in fitting if id(part) not in tests or not tests[id(part)]()]
+            return allowed_parts[int(self.random.random() * len(allowed_parts))] if allowed_parts else part
 
         return draw_allowed
 
@@ -501,21 +503,21 @@ class DocumentWriter:
         """The weight of an alternative: that of the heaviest element in it."""
         return max(self.settings.weights.get(name, 1.0) for name in particle_names(particle))
 
-    def blocked(self, particle: Particle) -> Callable[[], bool] | None:
+    def block_test(self, particle: Particle) -> Callable[[], bool] | None:
         """Whether the recursion limit forbids this part now; None if it never does."""
         limit = self.settings.recursion_max
         if limit is None:
             return None
-        certain = dict.fromkeys(_needed(particle))
+        certain = dict.fromkeys(_needed_names(particle))
         for name in list(certain):
             certain.update(dict.fromkeys(sorted(self.schema.required[name])))
-        needed = [name for name in certain if name in self.schema.recursive]
-        if not needed:
+        needed_names = [name for name in certain if name in self.schema.recursive]
+        if not needed_names:
             return None
-        opened = self.opened
+        open_counts = self.open_counts
 
         def test() -> bool:
-            return any(opened[name] > limit for name in needed)
+            return any(open_counts[name] > limit for name in needed_names)
 
         return test
 
@@ -524,14 +526,14 @@ def _is_id(attribute: Attribute) -> bool:
     return attribute.kind == "ID" or attribute.name == "xml:id"
 
 
-def _needed(particle: Particle) -> Iterable[str]:
+def _needed_names(particle: Particle) -> Iterable[str]:
     """Names that this part always contains when it occurs."""
     if isinstance(particle, Name):
         yield particle.name
     elif particle.kind == "sequence" or len(particle.items) == 1:
         for item in particle.items:
             if item.occurs not in ("?", "*"):
-                yield from _needed(item)
+                yield from _needed_names(item)
 
 
 def _nesting(particle: Particle | None) -> int:

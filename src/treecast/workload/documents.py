@@ -96,8 +96,8 @@ def generate_documents(
 
 def check_names(schemas: Sequence[Schema], settings: DocumentSettings) -> None:
     """Refuse weights for elements that no schema has, so that a typo does not go unnoticed."""
-    known = {name for schema in schemas for name in schema.elements}
-    unknown = next((name for name in settings.weights if name not in known), None)
+    element_names = {name for schema in schemas for name in schema.elements}
+    unknown = next((name for name in settings.weights if name not in element_names), None)
     if unknown is not None:
         raise ValueError(f"there is a weight for '{unknown}', and no such element")
     settings.values.check_names([element for schema in schemas for element in schema.elements.values()])

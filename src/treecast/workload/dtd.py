@@ -75,7 +75,7 @@ class _Reader:
         self.attributes: dict[str, dict[str, Attribute]] = {}
         self.attribute_count = 0
         self.entities: dict[str, str] = {}
-        self.unparsed: dict[str, None] = {}
+        self.unparsed_entities: dict[str, None] = {}
         self.notations: dict[str, None] = {}
         self.sections = 0
 
@@ -104,7 +104,7 @@ class _Reader:
         for name, attributes in self.attributes.items():
             if name in self.elements:
                 self.elements[name] = replace(self.elements[name], attributes=tuple(attributes.values()))
-        return Declarations(self.elements, tuple(self.unparsed), tuple(self.notations), tuple(scanner.missing))
+        return Declarations(self.elements, tuple(self.unparsed_entities), tuple(self.notations), tuple(scanner.missing))
 
     def read_section(self) -> None:
         """`<![INCLUDE[ … ]]>` or `<![IGNORE[ … ]]>`; the keyword is often a parameter entity."""
@@ -127,7 +127,7 @@ class _Reader:
         frame = self.scanner.frames[-1]
         keyword = _KEYWORD.match(frame.text, frame.at)
         if keyword is None:
-            self.fail(f"expected a declaration, found {self.scanner.found()}")
+            self.fail(f"expected a declaration, found {self.scanner.excerpt()}")
         frame.at = keyword.end()
         if keyword[1] == "ELEMENT":
             self.read_element()
@@ -181,11 +181,15 @@ class _Reader:
         names = list(particle_names(model))
         if "#PCDATA" not in names:
             return Element(name, "children", model)
-        plain = all(isinstance(item, Name) and item.occurs == "" for item in model.items)
+        is_plain = all(isinstance(item, Name) and item.occurs == "" for item in model.items)
         children = [item for item in names if item != "#PCDATA"]
-        starred = model.occurs == "*" and model.kind == "choice"
-        alone = not children and len(names) == 1 and model.occurs in ("", "*")
-        if not plain or names[0] != "#PCDATA" or not (alone or (starred and len(children) == len(names) - 1)):
+        is_repeated = model.occurs == "*" and model.kind == "choice"
+        is_text_alone = not children and len(names) == 1 and model.occurs in ("", "*")
+        if (
+            not is_plain
+            or names[0] != "#PCDATA"
+            or not (is_text_alone or (is_repeated and len(children) == len(names) - 1))
+        ):
             self.fail(
                 f"a content model with #PCDATA is written (#PCDATA) or (#PCDATA | a | b)*, unlike that of '{name}'"
             )
@@ -197,28 +201,28 @@ class _Reader:
         """The rest of `(a, (b | c)*, d?)` after its first parenthesis. The stack of open groups holds the separators
         and the items so far."""
         stack: list[tuple[set[str], list[Particle]]] = [(set(), [])]
-        wanted = "item"
+        expectation = "item"
         while True:
             token = self.token()
             separators, items = stack[-1]
-            if token == "(" and wanted == "item":
+            if token == "(" and expectation == "item":
                 stack.append((set(), []))
                 if len(stack) > MODEL_NESTING_MAX:
                     self.fail(f"the content model of '{name}' is nested deeper than {MODEL_NESTING_MAX}", limit=True)
-            elif token[0] == ")" and wanted == "separator":
+            elif token[0] == ")" and expectation == "separator":
                 kind: Literal["sequence", "choice"] = "choice" if "|" in separators else "sequence"
                 group = Group(kind, tuple(items), cast(Occurs, token[1:]))
                 stack.pop()
                 if not stack:
                     return group
                 stack[-1][1].append(group)
-            elif token in ("|", ",") and wanted == "separator" and separators <= {token}:
+            elif token in ("|", ",") and expectation == "separator" and separators <= {token}:
                 separators.add(token)
-                wanted = "item"
-            elif wanted == "item" and (token == "#PCDATA" or _NAME.match(token)):
+                expectation = "item"
+            elif expectation == "item" and (token == "#PCDATA" or _NAME.match(token)):
                 bare = token.rstrip("?*+")
                 items.append(Name(bare, cast(Occurs, token[len(bare) :])))
-                wanted = "separator"
+                expectation = "separator"
             elif token == ">":
                 self.fail(f"the content model of '{name}' has a parenthesis that is not closed")
             else:
@@ -230,7 +234,7 @@ class _Reader:
 
     def read_attributes(self) -> None:
         element = self.name("element")
-        known = self.attributes.setdefault(element, {})
+        attribute_by_name = self.attributes.setdefault(element, {})
         while (token := self.token()) != ">":
             if not _NAME.fullmatch(token):
                 self.fail(f"{token[:40]!r} is no attribute name, in the attributes of '{element}'")
@@ -238,7 +242,7 @@ class _Reader:
             self.attribute_count += 1
             if self.attribute_count > ATTRIBUTES_MAX:
                 self.fail(f"the DTD declares more than {ATTRIBUTES_MAX:,} attributes", limit=True)
-            known.setdefault(token, attribute)
+            attribute_by_name.setdefault(token, attribute)
 
     def attribute(self, element: str, name: str) -> Attribute:
         kind = self.token()
@@ -254,15 +258,15 @@ class _Reader:
         default = self.token()
         if default in ("#REQUIRED", "#IMPLIED"):
             return Attribute(name, kind, values, required=default == "#REQUIRED")
-        fixed = default == "#FIXED"
-        literal = self.token() if fixed else default
+        is_fixed = default == "#FIXED"
+        literal = self.token() if is_fixed else default
         if literal[0] not in "\"'":
             expected = "#REQUIRED, #IMPLIED, #FIXED or a value in quotes"
             self.fail(f"the attributes of '{element}' have no meaning: expected {expected} for '{name}'")
         value = self.default_value(literal[1:-1])
         if kind != "CDATA":
             value = " ".join(value.split())
-        return Attribute(name, kind, values, fixed=value if fixed else None, default=value)
+        return Attribute(name, kind, values, fixed=value if is_fixed else None, default=value)
 
     def read_enumeration(self, element: str, name: str) -> tuple[str, ...]:
         values: dict[str, None] = {}
@@ -280,7 +284,7 @@ class _Reader:
     def default_value(self, literal: str, nesting: int = 0) -> str:
         """An attribute value as a parser sees it: references replaced, white space as spaces."""
 
-        def replaced(match: re.Match[str]) -> str:
+        def replace_reference(match: re.Match[str]) -> str:
             if match[1] is None:
                 return self.scanner.character(int(match[2]) if match[2] is not None else int(match[3], 16))
             if match[1] in _PREDEFINED:
@@ -293,7 +297,7 @@ class _Reader:
 
         value = re.sub(r"\r\n|[\t\r\n]", " ", literal)
         if "&" in value:
-            value = _ENTITY_REFERENCE.sub(replaced, value)
+            value = _ENTITY_REFERENCE.sub(replace_reference, value)
         self.scanner.count(len(value))
         if len(value) > VALUE_CHARS_MAX:
             self.fail(f"a default value has more than {VALUE_CHARS_MAX >> 20} million characters", limit=True)
@@ -318,7 +322,7 @@ class _Reader:
             token = self.token()
             if token == "NDATA" and not parameter:
                 self.name("notation")
-                self.unparsed.setdefault(name)
+                self.unparsed_entities.setdefault(name)
                 token = self.token()
             elif parameter:
                 scanner.declare(Parameter(name, None, system, declared_in))

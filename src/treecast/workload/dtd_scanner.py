@@ -103,10 +103,10 @@ class Scanner:
 
     def missing_hint(self) -> str:
         names = list(self.missing)
-        listed = ", ".join(names[:MISSING_SHOWN_MAX]) + (", …" if len(names) > MISSING_SHOWN_MAX else "")
-        return f"parts of the DTD are not on disk: {listed}; put them beside it"
+        names_text = ", ".join(names[:MISSING_SHOWN_MAX]) + (", …" if len(names) > MISSING_SHOWN_MAX else "")
+        return f"parts of the DTD are not on disk: {names_text}; put them beside it"
 
-    def found(self) -> str:
+    def excerpt(self) -> str:
         frame = self.frames[-1]
         return repr(frame.text[frame.at : frame.at + FOUND_CHARS_MAX]) if frame.at < len(frame.text) else "the end"
 
@@ -138,27 +138,27 @@ class Scanner:
                 continue
             token = _TOKEN.match(frame.text, frame.at)
             if token is None:
-                self.fail(f"the declaration has no meaning at {self.found()}")
+                self.fail(f"the declaration has no meaning at {self.excerpt()}")
             frame.at = token.end()
             return token[0]
 
     def reference(self) -> bool:
         """Enter the parameter entity that is referred to here, if one is."""
         frame = self.frames[-1]
-        found = _REFERENCE.match(frame.text, frame.at)
-        if found is None:
+        match = _REFERENCE.match(frame.text, frame.at)
+        if match is None:
             return False
-        frame.at = found.end()
-        self.push(found[1])
+        frame.at = match.end()
+        self.push(match[1])
         return True
 
     def skip_past(self, end: str) -> None:
         """Skip past the next `end` in the same frame."""
         frame = self.frames[-1]
-        found = frame.text.find(end, frame.at)
-        if found < 0:
+        end_at = frame.text.find(end, frame.at)
+        if end_at < 0:
             self.fail(f"expected '{end}' before the end of the DTD")
-        frame.at = found + len(end)
+        frame.at = end_at + len(end)
 
     # Parameter entities.
 
@@ -198,18 +198,18 @@ class Scanner:
         if path is None:
             self.missing.setdefault(parameter.system)
             return None
-        known = self.sources.get(path)
-        if known is None:
-            known = self.sources[path] = read_source(path)
-        self.count(len(known.text))
-        return known
+        source = self.sources.get(path)
+        if source is None:
+            source = self.sources[path] = read_source(path)
+        self.count(len(source.text))
+        return source
 
     def entity_value(self, literal: str, nesting: int = 0) -> str:
         """The replacement text of an entity: parameter entities and character references replaced, the rest kept."""
         if "%" not in literal and "&#" not in literal:
             return literal
 
-        def replaced(match: re.Match[str]) -> str:
+        def replace_reference(match: re.Match[str]) -> str:
             if match[1] is None:
                 return self.character(int(match[2]) if match[2] is not None else int(match[3], 16))
             parameter = self.lookup(match[1])
@@ -221,10 +221,10 @@ class Scanner:
                 self.fail(f"the parameter entity '%{match[1]};' refers to itself", limit=True)
             return "" if part is None else self.entity_value(part.text, nesting + 1)
 
-        return _IN_VALUE.sub(replaced, literal)
+        return _IN_VALUE.sub(replace_reference, literal)
 
     def character(self, number: int) -> str:
-        allowed = number in (9, 10, 13) or 0x20 <= number <= 0xD7FF or 0xE000 <= number <= 0x10FFFF
-        if not allowed or number in (0xFFFE, 0xFFFF):
+        is_allowed = number in (9, 10, 13) or 0x20 <= number <= 0xD7FF or 0xE000 <= number <= 0x10FFFF
+        if not is_allowed or number in (0xFFFE, 0xFFFF):
             self.fail(f"no character has the number {number}")
         return chr(number)

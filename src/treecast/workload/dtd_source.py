@@ -57,14 +57,18 @@ def decode(data: bytes, name: str) -> tuple[str, str]:
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return _decode(data, encoding, name)
-    declared = _TEXT_DECLARATION.match(data)
-    if declared is not None:
-        wanted = declared[1].decode("ascii").lower()
-        if not _ENCODINGS.fullmatch(wanted):
+    declaration = _TEXT_DECLARATION.match(data)
+    if declaration is not None:
+        declared_encoding = declaration[1].decode("ascii").lower()
+        if not _ENCODINGS.fullmatch(declared_encoding):
             hint = "convert the file to UTF-8"
-            raise DocumentError(f"{name}: the encoding '{wanted[:40]}' is not known", code="TC283", hint=hint)
+            raise DocumentError(
+                f"{name}: the encoding '{declared_encoding[:40]}' is not known", code="TC283", hint=hint
+            )
         # A declaration that is readable byte by byte cannot be in a UTF-16 file.
-        return _decode(data, "utf-8" if wanted.startswith("utf") else codecs.lookup(wanted).name, name)
+        return _decode(
+            data, "utf-8" if declared_encoding.startswith("utf") else codecs.lookup(declared_encoding).name, name
+        )
     try:
         return data.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:

@@ -114,8 +114,8 @@ def _company(random: Random) -> str:
 
 def _game(random: Random) -> str:
     teams = [team_name(_common(random, TEAMS_MAX)) for _ in range(2)]
-    named = "".join(f"<team>{team}</team>" for team in teams)
-    return f"  <game>{named}<goals>{random.randint(0, 9)}</goals></game>"
+    team_elements = "".join(f"<team>{team}</team>" for team in teams)
+    return f"  <game>{team_elements}<goals>{random.randint(0, 9)}</goals></game>"
 
 
 def place_name(number: int) -> str:

@@ -128,35 +128,35 @@ def _repeating(walks: Sequence[QueryWalk], order: Iterator[tuple[int, int]], cou
         walk = walks[next(order)[0]]
         query = _next_of(walk, frozenset(), STALE_DRAWS_MAX)
         if query is None:
-            raise exhausted(walk.schema.name, 0, count)
+            raise exhaustion_error(walk.schema.name, 0, count)
         yield query
 
 
-def _next_of(walk: QueryWalk, seen: frozenset[str] | set[str], draws: int) -> str | None:
-    """The next query that is not in `seen`; None if that many draws give none."""
+def _next_of(walk: QueryWalk, known_queries: frozenset[str] | set[str], draws: int) -> str | None:
+    """The next query that is not in `known_queries`; None if that many draws give none."""
     for _ in range(draws):
         query = walk.draw()
-        if query is not None and query not in seen:
+        if query is not None and query not in known_queries:
             return query
     return None
 
 
 def _distinct(walk: QueryWalk, count: int) -> Iterator[str]:
     """PERF: the loop that makes a million queries; tests/long/test_full_workload.py."""
-    seen: set[str] = set()
+    known_queries: set[str] = set()
     draw = walk.draw
     stale = draws = 0
     draws_max = STALE_DRAWS_MAX + DRAWS_PER_QUERY_MAX * count
-    while len(seen) < count:
+    while len(known_queries) < count:
         query = draw()
         draws += 1
-        if query is None or query in seen:
+        if query is None or query in known_queries:
             stale += 1
             if stale > STALE_DRAWS_MAX or draws > draws_max:
-                raise exhausted(walk.schema.name, len(seen), count)
+                raise exhaustion_error(walk.schema.name, len(known_queries), count)
         else:
             stale = 0
-            seen.add(query)
+            known_queries.add(query)
             yield query
 
 
@@ -166,29 +166,34 @@ def _distinct_of_several(
     count: int,
     note: Callable[[str], None] | None,
 ) -> Iterator[str]:
-    seen: set[str] = set()
-    given = [0] * len(walks)
-    left = set(range(len(walks)))
-    while len(seen) < count:
+    known_queries: set[str] = set()
+    query_counts = [0] * len(walks)
+    open_places = set(range(len(walks)))
+    while len(known_queries) < count:
         place = next(order)[0]
-        if place not in left:
+        if place not in open_places:
             continue
-        query = _next_of(walks[place], seen, STALE_TURN_DRAWS_MAX if len(left) > 1 else STALE_DRAWS_MAX)
+        query = _next_of(walks[place], known_queries, STALE_TURN_DRAWS_MAX if len(open_places) > 1 else STALE_DRAWS_MAX)
         if query is None:
-            left.remove(place)
-            if not left:
-                raise exhausted("the schemas", len(seen), count)
+            open_places.remove(place)
+            if not open_places:
+                raise exhaustion_error("the schemas", len(known_queries), count)
             if note is not None:
                 name = walks[place].schema.name
-                note(f"{name} has hardly more than {given[place]:,} distinct queries; the others make up for the rest")
+                count_text = f"{query_counts[place]:,}"
+                note(f"{name} has hardly more than {count_text} distinct queries; the others make up for the rest")
         else:
-            given[place] += 1
-            seen.add(query)
+            query_counts[place] += 1
+            known_queries.add(query)
             yield query
 
 
-def exhausted(name: str, found: int, count: int) -> QueryLimitError:
+def exhaustion_error(name: str, found_count: int, count: int) -> QueryLimitError:
     """The error for a schema without more queries."""
-    message = f"{name} gave only {found:,} distinct queries of the {count:,} asked for"
-    hint = f"ask for {found:,}, raise depth_max, or allow repetitions" if found else "no path of the schema serves"
+    message = f"{name} gave only {found_count:,} distinct queries of the {count:,} asked for"
+    hint = (
+        f"ask for {found_count:,}, raise depth_max, or allow repetitions"
+        if found_count
+        else "no path of the schema serves"
+    )
     return QueryLimitError(message, code="TC381", hint=hint)

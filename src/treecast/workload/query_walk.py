@@ -60,7 +60,7 @@ class QueryWalk:
         there = {"attribute": any(self.attributes), "text": any(self.texts), "position": True}
         self.kinds = [kind for kind, share in settings.kinds.items() if share and there[kind]]
         self.kind_bounds = shares_up_to([settings.kinds[kind] for kind in self.kinds]) if self.kinds else []
-        self.wanted: tuple[int, list[str]] | None = None
+        self.requirements: tuple[int, list[str]] | None = None
 
     # Tables.
 
@@ -95,12 +95,12 @@ class QueryWalk:
         return longest
 
     def attribute_values(self, element: Element) -> list[Values]:
-        found = []
+        pairs = []
         for attribute in element.attributes:
             values = self.values.of_attribute(element, attribute.name, self.schema.unparsed_entities)
             if values is not None:
-                found.append((f"@{attribute.name}", values))
-        return found
+                pairs.append((f"@{attribute.name}", values))
+        return pairs
 
     def text_values(self, element: Element) -> list[Values]:
         """With a selectivity, only elements with a single text: of several texts, one match would be enough."""
@@ -135,7 +135,7 @@ class QueryWalk:
         bench/generating.py."""
         random, tables, above, settings = self.random, self.tables, self.above, self.settings
         child_steps, descendant_steps = self.child_steps, self.descendant_steps
-        depth_min, skip, stop, skewed = settings.depth_min, settings.skip, settings.stop, settings.skew > 0
+        depth_min, skip, stop, is_skewed = settings.depth_min, settings.skip, settings.stop, settings.skew > 0
         # The unit interval in four parts: /name, /*, //name, //*.
         child = 1 - settings.descendant
         child_name = child * (1 - settings.wildcard)
@@ -149,7 +149,7 @@ class QueryWalk:
                 below = lists[at]
                 if not below:
                     break
-                at = below[bisect_right(bounds[at], random()) if skewed else int(random() * len(below))]
+                at = below[bisect_right(bounds[at], random()) if is_skewed else int(random() * len(below))]
                 form = random()
                 stops = form < stop
                 form = form / stop if stops else (form - stop) / (1 - stop)
@@ -160,7 +160,7 @@ class QueryWalk:
                 else:
                     while lists[at] and random() < skip:
                         below = lists[at]
-                        at = below[bisect_right(bounds[at], random()) if skewed else int(random() * len(below))]
+                        at = below[bisect_right(bounds[at], random()) if is_skewed else int(random() * len(below))]
                     steps.append(descendant_steps[at] if form < descendant_name else "//*")
                 elements.append(at)
                 if stops and len(steps) >= depth_min:
@@ -172,11 +172,11 @@ class QueryWalk:
     def hang(self, steps: list[str], elements: list[int]) -> bool:
         """Add nested paths and predicates to the steps; False if there is no place for one. The next walk then tries
         the same ones, so that all kinds keep their shares."""
-        if self.wanted is None:
+        if self.requirements is None:
             number = self.whole(self.settings.nested)
             kinds = [self.draw_kind() for _ in range(self.whole(self.settings.predicates))]
-            self.wanted = number, kinds
-        nested, kinds = self.wanted
+            self.requirements = number, kinds
+        nested, kinds = self.requirements
         for _ in range(nested):
             places = [place for place, at in enumerate(elements) if self.children[at]]
             if not places:
@@ -186,7 +186,7 @@ class QueryWalk:
         for kind in kinds:
             if not self.hang_predicate(kind, steps, elements):
                 return False
-        self.wanted = None
+        self.requirements = None
         return True
 
     def draw_kind(self) -> str:
@@ -202,8 +202,8 @@ class QueryWalk:
         if not places:
             return False
         place = places[int(self.random() * len(places))]
-        found = table[elements[place]]
-        predicate = self.value_predicate(*found[int(self.random() * len(found))])
+        choices = table[elements[place]]
+        predicate = self.value_predicate(*choices[int(self.random() * len(choices))])
         if predicate is None:
             return False
         steps[place] += predicate
@@ -216,14 +216,14 @@ class QueryWalk:
 
     def branch(self, at: int) -> str:
         """A relative path that starts at the children of this element."""
-        random, settings, skewed = self.random, self.settings, self.settings.skew > 0
+        random, settings, is_skewed = self.random, self.settings, self.settings.skew > 0
         lists, bounds = self.branch_table
         steps: list[str] = []
         while lists[at] and len(steps) < settings.nested_depth_max:
-            at = lists[at][bisect_right(bounds[at], random()) if skewed else int(random() * len(lists[at]))]
+            at = lists[at][bisect_right(bounds[at], random()) if is_skewed else int(random() * len(lists[at]))]
             if random() < settings.descendant:
                 while lists[at] and random() < settings.skip:
-                    at = lists[at][bisect_right(bounds[at], random()) if skewed else int(random() * len(lists[at]))]
+                    at = lists[at][bisect_right(bounds[at], random()) if is_skewed else int(random() * len(lists[at]))]
                 steps.append("//*" if random() < settings.wildcard else self.descendant_steps[at])
             else:
                 steps.append("/*" if random() < settings.wildcard else self.child_steps[at])
@@ -238,14 +238,14 @@ class QueryWalk:
         """`[target="v"]`, or a predicate with the selectivity; None for a value that XPath cannot express."""
         random, selectivity = self.random, self.settings.selectivity
         if selectivity is None:
-            literal = quoted(values, values.draw(random()))
+            literal = quote_value(values, values.draw(random()))
             return None if literal is None else f"[{target}={literal}]"
         if values.numeric:
             return self.range_predicate(target, values, selectivity)
-        sign, drawn = self.sign_for(values.collision, selectivity)
-        if not drawn:
+        sign, is_drawn = self.sign_for(values.collision, selectivity)
+        if not is_drawn:
             return f'[{target}{sign}"none{int(random() * LACKING)}"]'
-        literal = quoted(values, values.draw(random()))
+        literal = quote_value(values, values.draw(random()))
         return None if literal is None else f"[{target}{sign}{literal}]"
 
     def range_predicate(self, target: str, values: Distribution, selectivity: float) -> str:
@@ -273,7 +273,7 @@ class QueryWalk:
         return ("!=" if best == 1 - collision else "="), True
 
 
-def quoted(values: Distribution, value: str) -> str | None:
+def quote_value(values: Distribution, value: str) -> str | None:
     """The value in XPath: numbers unquoted, others in quotes that they do not contain."""
     if values.numeric:
         return value

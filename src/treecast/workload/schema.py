@@ -197,9 +197,9 @@ class Schema:
             name = next(iter(waiting))
             del waiting[name]
             element = self.elements[name]
-            found = _required(element.model, bits, inside) if element.content == "children" else 0
-            if found != inside[name]:
-                inside[name] = found
+            bits_found = _bits_always_inside(element.model, bits, inside) if element.content == "children" else 0
+            if bits_found != inside[name]:
+                inside[name] = bits_found
                 waiting.update(dict.fromkeys(self._users.get(name, ())))
         return {name: frozenset(one for one, bit in bits.items() if bit & inside[name]) for name in self.elements}
 
@@ -227,21 +227,21 @@ class Schema:
     def namespaces(self) -> Mapping[str, str]:
         """The namespaces of the prefixes in element and attribute names: the value of `xmlns:p` in the DTD, or
         `urn:treecast:p` if it gives none. For `Index(namespaces=…)` and for lxml."""
-        used: dict[str, str] = {}
+        uri_by_prefix: dict[str, str] = {}
         for element in self.elements.values():
             for name in (element.name, *(attribute.name for attribute in element.attributes)):
                 prefix, colon, local = name.partition(":")
                 if colon and prefix not in ("xml", "xmlns") and local:
-                    used.setdefault(prefix, f"urn:treecast:{prefix}")
-        given = [
+                    uri_by_prefix.setdefault(prefix, f"urn:treecast:{prefix}")
+        declared_uris = [
             (attribute.name[6:], attribute.default)
             for element in self.elements.values()
             for attribute in element.attributes
             if attribute.name.startswith("xmlns:") and attribute.default
         ]
-        for prefix, uri in reversed(given):
-            used[prefix] = uri
-        return used
+        for prefix, uri in reversed(declared_uris):
+            uri_by_prefix[prefix] = uri
+        return uri_by_prefix
 
     def summary(self) -> str:
         """One line: how large, how recursive, how deep."""
@@ -263,13 +263,13 @@ def particle_height(particle: Particle | None, heights: Mapping[str, int]) -> in
     return max(parts) if particle.kind == "sequence" else min(parts)
 
 
-def _required(particle: Particle | None, bits: Mapping[str, int], inside: Mapping[str, int]) -> int:
+def _bits_always_inside(particle: Particle | None, bits: Mapping[str, int], inside: Mapping[str, int]) -> int:
     """The elements that this part always contains, as bits, given those of the elements."""
     if particle is None or particle.occurs in ("?", "*"):
         return 0
     if isinstance(particle, Name):
         return bits[particle.name] | inside[particle.name]
-    parts = [_required(item, bits, inside) for item in particle.items]
+    parts = [_bits_always_inside(item, bits, inside) for item in particle.items]
     return reduce(or_ if particle.kind == "sequence" else and_, parts)
 
 
@@ -278,28 +278,28 @@ def single_height(particle: Particle, heights: Mapping[str, int]) -> int:
     return particle_height(once(particle), heights)
 
 
-def _find_root(declared: Mapping[str, Element], schema: str) -> str:
+def _find_root(elements: Mapping[str, Element], schema: str) -> str:
     """The declared element that no other one contains (except those below it). Of several, the one named like the
     schema, then the one with the most elements below it, then the first."""
     graph = {
-        name: [child for child in dict.fromkeys(particle_names(element.model)) if child in declared]
-        for name, element in declared.items()
+        name: [child for child in dict.fromkeys(particle_names(element.model)) if child in elements]
+        for name, element in elements.items()
     }
     groups = _components(graph)
     place = {name: number for number, group in enumerate(groups) for name in group}
     inner = {place[child] for name in graph for child in graph[name] if place[child] != place[name]}
-    order = {name: number for number, name in enumerate(declared)}
+    order = {name: number for number, name in enumerate(elements)}
     tops = [min(group, key=order.__getitem__) for number, group in enumerate(groups) if number not in inner]
     return min(tops, key=lambda name: (name.lower() != schema.lower(), -len(_below(graph, name)), order[name]))
 
 
 def _below(graph: Mapping[str, Sequence[str]], start: str) -> set[str]:
-    found, waiting = {start}, [start]
+    reachable, waiting = {start}, [start]
     while waiting:
-        fresh = [name for name in graph[waiting.pop()] if name not in found]
-        found.update(fresh)
+        fresh = [name for name in graph[waiting.pop()] if name not in reachable]
+        reachable.update(fresh)
         waiting += fresh
-    return found
+    return reachable
 
 
 def _components(graph: Mapping[str, Sequence[str]]) -> list[list[str]]:

@@ -26,14 +26,14 @@ def _deal(weights: Sequence[float]) -> Iterator[tuple[int, int]]:
         for turn in itertools.count():
             yield turn % count, turn // count
     shares = [weight / total for weight in weights]
-    had = [0] * count
-    done = 0
+    turns_had = [0] * count
+    turns = 0
     while True:
-        done += 1
-        behind = [share * done - turns_had for share, turns_had in zip(shares, had, strict=True)]
+        turns += 1
+        behind = [share * turns - own_turns for share, own_turns in zip(shares, turns_had, strict=True)]
         place = max(range(count), key=behind.__getitem__)
-        yield place, had[place]
-        had[place] += 1
+        yield place, turns_had[place]
+        turns_had[place] += 1
 
 
 def check_weights(count: int, weights: Sequence[float] | None) -> list[float]:

@@ -102,22 +102,22 @@ class Validator:
 
     def __init__(self, schema: Schema, notations: Sequence[str] = (), transitions_max: int = TRANSITIONS_MAX) -> None:
         self.schema = schema
-        declared = {name for name, element in schema.elements.items() if element.declared}
+        declared_names = {name for name, element in schema.elements.items() if element.declared}
         automata = Automata(transitions_max)
         anything = State(accepts=True, text=ANY_TEXT)
-        anything.update(dict.fromkeys(declared, anything))
+        anything.update(dict.fromkeys(declared_names, anything))
         self._outside = State(accepts=True, text=ANY_TEXT)
-        self._outside.update(dict.fromkeys(declared, self._outside))
+        self._outside.update(dict.fromkeys(declared_names, self._outside))
         self._rules: dict[str, _Rule] = {}
-        for name in sorted(declared):
+        for name in sorted(declared_names):
             element = schema.elements[name]
             attributes = ElementAttributes(element.attributes, schema.unparsed_entities, notations)
             automata.count(1 + len(element.attributes))
-            self._rules[name] = _Rule(_start(element, anything, automata, declared), attributes)
+            self._rules[name] = _Rule(_start(element, anything, automata, declared_names), attributes)
         self.transitions = automata.transitions
         """How large it is."""
         self._tags: dict[str, _Tag] = {}
-        self._tags_max = TAGS_MAX + 2 * len(declared)
+        self._tags_max = TAGS_MAX + 2 * len(declared_names)
 
     @classmethod
     def from_text(
@@ -146,7 +146,7 @@ class Validator:
             if dangling is not None:
                 raise _InvalidError(dangling[1], f"no element has the identifier {dangling[0][:100]!r}", "TC222")
         except _InvalidError as error:
-            raise self._located(text, data, document.state, error) from None
+            raise self._locate(text, data, document.state, error) from None
 
     def _walk(self, tokens: Iterable[Token], document: _Pass) -> None:
         """PERF: bench/validation.py. All is in one loop; tags that were seen before are looked up, as written."""
@@ -158,10 +158,10 @@ class Validator:
                 document.state = state
                 raise _InvalidError(number)
             if tag:
-                known = tags.get(tag)
-                if known is None:
-                    known = self._read_tag(tag, document, number)
-                name, start, is_empty = known
+                tag_facts = tags.get(tag)
+                if tag_facts is None:
+                    tag_facts = self._read_tag(tag, document, number)
+                name, start, is_empty = tag_facts
                 following = state.get(name)
                 if following is None:
                     document.state = state
@@ -187,15 +187,15 @@ class Validator:
         name = match[0]
         rule = self._rules.get(name)
         if rule is None:
-            raise _InvalidError(number, f"the DTD declares no element <{_shown(name)}>")
+            raise _InvalidError(number, f"the DTD declares no element <{_shorten(name)}>")
         mentions = document.identifiers.mentions
         problem = rule.attributes.check(tag[match.end() :], document.identifiers, number)
         if problem is not None:
             code, words, hint = problem
-            raise _InvalidError(number, f"<{_shown(name)}> {words}", code, hint)
+            raise _InvalidError(number, f"<{_shorten(name)}> {words}", code, hint)
         is_empty = tag[-1] == "/"
         if is_empty and not rule.start.accepts:
-            raise _InvalidError(number, f"<{_shown(name)}> may not be empty", hint=_expected(rule.start))
+            raise _InvalidError(number, f"<{_shorten(name)}> may not be empty", hint=_expected(rule.start))
         read = _Tag(name, rule.start, is_empty)
         if rule.start.text == NO_CONTENT and not is_empty:
             document.hollow.append(number)
@@ -206,7 +206,7 @@ class Validator:
     def _has_room(self, tag: str) -> bool:
         return len(tag) <= TAG_CHARS_MAX and len(self._tags) < self._tags_max
 
-    def _located(self, text: str, data: bytes, state: State, error: _InvalidError) -> DocumentError:
+    def _locate(self, text: str, data: bytes, state: State, error: _InvalidError) -> DocumentError:
         """With the place, which is where its tag begins; and what is wrong, if that is not known yet."""
         open_names: list[str] = []
         match = None
@@ -219,7 +219,7 @@ class Validator:
             elif not tag and not other:
                 open_names.pop()
         assert match is not None
-        inside = _shown(open_names[-1]) if open_names else ""
+        inside = _shorten(open_names[-1]) if open_names else ""
         message, hint = error.message, error.hint
         if not message:
             hint = _expected(state)
@@ -227,7 +227,7 @@ class Validator:
                 is_empty = state.text == NO_CONTENT
                 message = f"<{inside}> has to be empty" if is_empty else f"text may not stand in <{inside}>"
             elif match[2]:
-                message = f"<{_shown(cast(Any, _TAG_NAME.match(match[2]))[0])}> may not stand here in <{inside}>"
+                message = f"<{_shorten(cast(Any, _TAG_NAME.match(match[2]))[0])}> may not stand here in <{inside}>"
             else:
                 message = f"<{inside}> ends too early"
         at = match.end(1)
@@ -242,14 +242,14 @@ def _each(text: str) -> Iterable[Token]:
         yield match.groups("")  # type: ignore[misc]
 
 
-def _start(element: Element, anything: State, automata: Automata, declared: set[str]) -> State:
+def _start(element: Element, anything: State, automata: Automata, declared_names: set[str]) -> State:
     if element.content == "any":
         return anything
     if element.content == "children":
         assert element.model is not None
-        return automata.compile(element.model, declared)
+        return automata.compile(element.model, declared_names)
     start = State(accepts=True, text=ANY_TEXT if element.content == "mixed" else NO_CONTENT)
-    names = [name for name in particle_names(element.model) if name in declared]
+    names = [name for name in particle_names(element.model) if name in declared_names]
     automata.count(len(names))
     start.update(dict.fromkeys(names, start))
     return start
@@ -257,19 +257,19 @@ def _start(element: Element, anything: State, automata: Automata, declared: set[
 
 def _check_hollow(text: str, numbers: Sequence[int]) -> None:
     """Whether nothing, not even a space, stands between these start tags and the next ones, their end tags."""
-    wanted = set(numbers)
-    if wanted:
+    hollow_numbers = set(numbers)
+    if hollow_numbers:
         for number, match in enumerate(_TOKEN.finditer(text)):
-            if number - 1 in wanted and match.end(1) > match.start():
+            if number - 1 in hollow_numbers and match.end(1) > match.start():
                 raise _InvalidError(number - 1, "an element that has to be empty contains white space")
 
 
-def _shown(name: str) -> str:
+def _shorten(name: str) -> str:
     return name[:NAME_CHARS_MAX]
 
 
 def _expected(state: State) -> str:
-    names = [f"<{_shown(name)}>" for name in islice(sorted(state), SHOWN_MAX)]
+    names = [f"<{_shorten(name)}>" for name in islice(sorted(state), SHOWN_MAX)]
     if state.accepts:
         names.append("its end tag")
     more = ", …" if len(state) > SHOWN_MAX else ""
@@ -285,8 +285,8 @@ def encoding_of(data: bytes) -> str:
         return "utf-16-le"
     if data.startswith((b"\xfe\xff", b"\0<")):
         return "utf-16-be"
-    declared = _ENCODING.match(data)
-    return declared[1].decode("ascii") if declared is not None else "utf-8"
+    declaration = _ENCODING.match(data)
+    return declaration[1].decode("ascii") if declaration is not None else "utf-8"
 
 
 def decode(data: bytes) -> str:

@@ -54,7 +54,7 @@ class Distribution(Protocol):
     collision: float
 
     def draw(self, share: float) -> str: ...
-    def mapped(self, change: Callable[[str], str]) -> Distribution: ...
+    def map_values(self, change: Callable[[str], str]) -> Distribution: ...
 
 
 class ListDistribution:
@@ -76,7 +76,7 @@ class ListDistribution:
             return self.values[int(share * len(self.values))]
         return self.values[bisect_right(self.bounds, share)]
 
-    def mapped(self, change: Callable[[str], str]) -> ListDistribution:
+    def map_values(self, change: Callable[[str], str]) -> ListDistribution:
         same = ListDistribution(self.values)
         same.values = tuple(change(value) for value in self.values)
         same.bounds, same.collision = self.bounds, self.collision
@@ -113,15 +113,15 @@ class RangeDistribution:
         else:
             power = 1 - self.skew
             rank = int((1 + share * ((self.count + 1) ** power - 1)) ** (1 / power)) - 1
-        return self.written(self.low + min(rank, self.count - 1))
+        return self.format_number(self.low + min(rank, self.count - 1))
 
-    def written(self, number: int) -> str:
+    def format_number(self, number: int) -> str:
         if not self.decimals:
             return str(number)
         whole, part = divmod(abs(number), 10**self.decimals)
         return f"{'-' if number < 0 else ''}{whole}.{part:0{self.decimals}}"
 
-    def mapped(self, change: Callable[[str], str]) -> RangeDistribution:
+    def map_values(self, change: Callable[[str], str]) -> RangeDistribution:
         """A number is written the same everywhere."""
         return self
 
@@ -165,11 +165,11 @@ class NumberRange:
 
 def parse_source(text: str) -> NumberRange | tuple[str, ...]:
     """`1..100` or `0.50..9.99` is a range, with as many decimals as are written; `a,b,c` is a list."""
-    found = _RANGE.fullmatch(text)
-    if found is None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
         return tuple(text.split(","))
-    decimals = max(len(found[2] or ""), len(found[4] or ""))
-    return NumberRange(float(found[1]), float(found[3]), decimals)
+    decimals = max(len(match[2] or ""), len(match[4] or ""))
+    return NumberRange(float(match[1]), float(match[3]), decimals)
 
 
 Source = NumberRange | Sequence[str]
@@ -202,12 +202,12 @@ class Values:
 
     def check_names(self, elements: Iterable[Element]) -> None:
         """Refuse sources for what no schema has, so that a typo does not go unnoticed."""
-        known = {"*", "@*"}
+        names = {"*", "@*"}
         for element in elements:
-            known.add(element.name)
+            names.add(element.name)
             for attribute in element.attributes:
-                known |= {f"@{attribute.name}", f"{element.name}/@{attribute.name}"}
-        unknown = next((name for name in self.sources if name not in known), None)
+                names |= {f"@{attribute.name}", f"{element.name}/@{attribute.name}"}
+        unknown = next((name for name in self.sources if name not in names), None)
         if unknown is not None:
             raise ValueError(f"there are values for '{unknown}', and no such element or attribute")
 
@@ -243,7 +243,7 @@ class Values:
 
     def check(self, source: Source, attribute: Attribute, element: str, key: str) -> None:
         """Whether the DTD allows these values; the general source `@*` must be allowed everywhere."""
-        values = [] if isinstance(source, NumberRange) and not attribute.values else self.listed(source)
+        values = [] if isinstance(source, NumberRange) and not attribute.values else self.list_values(source)
         if attribute.values:
             wrong = next((value for value in values if value not in attribute.values), None)
         elif attribute.kind in ("NMTOKEN", "NMTOKENS"):
@@ -254,11 +254,11 @@ class Values:
             message = f"the DTD does not allow the value {wrong[:40]!r} for '{attribute.name}' of '{element}'"
             raise DocumentError(message, code="TC284", hint=f"change the values of '{key}'")
 
-    def listed(self, source: Source) -> Sequence[str]:
+    def list_values(self, source: Source) -> Sequence[str]:
         if not isinstance(source, NumberRange):
             return source
-        spread = source.distribution(0)
-        return [spread.draw(share / 100) for share in range(100)]
+        distribution = source.distribution(0)
+        return [distribution.draw(share / 100) for share in range(100)]
 
     # How often each.
 

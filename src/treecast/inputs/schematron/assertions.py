@@ -25,8 +25,8 @@ from treecast.inputs.schematron.expression import (
     Call,
     Expression,
     ExpressionError,
+    format_expression,
     parse_expression,
-    written,
 )
 from treecast.inputs.schematron.inlining import (
     ROOT,
@@ -72,7 +72,7 @@ class Assertion:
     @property
     def plain_message(self) -> str:
         """The message with its expressions in braces."""
-        return "".join(part if isinstance(part, str) else f"{{{written(part)}}}" for part in self.message)
+        return "".join(part if isinstance(part, str) else f"{{{format_expression(part)}}}" for part in self.message)
 
 
 @dataclass(frozen=True)
@@ -158,12 +158,12 @@ class _Builder:
                     yield self.assertion(id, pattern.id, rule, check, context, earlier, own)
                 earlier.append(context)
 
-    def name(self, wanted: str) -> str:
+    def name(self, base: str) -> str:
         """Two may have one id, when abstract rules are extended twice."""
-        id, number = wanted, 1
+        id, number = base, 1
         while id in self.ids:
             number += 1
-            id = f"{wanted}-{number}"
+            id = f"{base}-{number}"
         self.ids.add(id)
         return id
 
@@ -185,8 +185,8 @@ class _Builder:
             raise self.refuse(let.line, f"let ${name}", InliningError(f"${name} is defined by itself"))
         try:
             expression = parse_expression(let.value)
-            for used in variables_of(expression):
-                self._bind_one(used, waiting, values, at_root, (*above, name))
+            for variable in variables_of(expression):
+                self._bind_one(variable, waiting, values, at_root, (*above, name))
             value = Inlining(values).value(expression)
             values[name] = Value.of(rebase(value, ROOT) if at_root else value)
         except (ExpressionError, InliningError) as error:
@@ -210,7 +210,8 @@ class _Builder:
             truth = Inlining(values).truth(test)
         except (ExpressionError, InliningError) as error:
             raise self.refuse(check.line, "report" if check.is_report else "assert", error) from None
-        query = written(selection(context, earlier, _condition(truth) if check.is_report else _negation(truth)))
+        condition = _condition(truth) if check.is_report else _negation(truth)
+        query = format_expression(selection(context, earlier, condition))
         self.chars += len(query)
         if self.chars > QUERIES_CHARS_MAX:
             limit = TooLargeError(f"the queries of the file have more than {QUERIES_CHARS_MAX:,} characters")
@@ -259,18 +260,18 @@ def _negation(truth: Expression) -> Expression:
 
 def _tidy(parts: list[str | Expression]) -> tuple[str | Expression, ...]:
     """Runs of white space as one space, none at the ends; neighbouring texts as one."""
-    joined: list[str | Expression] = []
+    merged_parts: list[str | Expression] = []
     for part in parts:
-        if isinstance(part, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += part
+        if isinstance(part, str) and merged_parts and isinstance(merged_parts[-1], str):
+            merged_parts[-1] += part
         else:
-            joined.append(part)
+            merged_parts.append(part)
     out: list[str | Expression] = []
-    for place, part in enumerate(joined):
+    for place, part in enumerate(merged_parts):
         if isinstance(part, str):
             text = " ".join(part.split())
             before = " " if part[:1].isspace() and place and text else ""
-            after = " " if part[-1:].isspace() and place < len(joined) - 1 else ""
+            after = " " if part[-1:].isspace() and place < len(merged_parts) - 1 else ""
             part = before + text + after
             if not part:
                 continue

@@ -18,7 +18,7 @@ from treecast.document import AnyDocument, EntityTexts, Limits
 from treecast.index import Index
 from treecast.index.explain import Place, places_with_values
 from treecast.inputs.schematron.assertions import Assertion, Rules
-from treecast.inputs.schematron.expression import written
+from treecast.inputs.schematron.expression import format_expression
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,18 @@ class Checker:
 
     def failures_of(self, document: AnyDocument, ids: Iterable[str]) -> list[Failure]:
         """Where the document breaks the rules with these ids, which it is known to match."""
-        found: list[Failure] = []
+        failures: list[Failure] = []
         for id in ids:
             assertion = self._assertions[id]
-            values = [written(part) for part in assertion.message if not isinstance(part, str)]
+            values = [format_expression(part) for part in assertion.message if not isinstance(part, str)]
             items = places_with_values(
                 document, assertion.query, values, self.rules.namespaces, self._limits, self._entities
             )
-            found += [Failure(assertion, place, _fill(assertion, texts)) for place, texts in items]
-        return found
+            failures += [Failure(assertion, place, _fill(assertion, texts)) for place, texts in items]
+        return failures
 
 
 def _fill(assertion: Assertion, values: tuple[str, ...]) -> str:
-    left = iter(values)
-    text = "".join(part if isinstance(part, str) else next(left) for part in assertion.message)
+    remaining = iter(values)
+    text = "".join(part if isinstance(part, str) else next(remaining) for part in assertion.message)
     return " ".join(text.split())

@@ -5,7 +5,7 @@ A context is a pattern as in XSLT 1.0 (section 5.2): alternatives of child and a
 selects what fits its own context and none of the earlier ones:
 
 >>> [first, second] = [read_context(text) for text in ("line[@free]", "order/line")]
->>> written(selection(second, [first]))
+>>> format_expression(selection(second, [first]))
 '//order/line[not(self::line[@free])]'
 
 Contexts are items that a processor visits: elements, attributes, comments, processing instructions and the root, no
@@ -26,12 +26,12 @@ from treecast.inputs.schematron.expression import (
     Expression,
     Path,
     Step,
+    format_expression,
     parse_expression,
-    written,
 )
 from treecast.inputs.schematron.inlining import Inlining, InliningError, is_number, uses_position
 
-__all__ = ["Context", "read_context", "selection", "written"]
+__all__ = ["Context", "format_expression", "read_context", "selection"]
 
 NO_TEXT = Call("not", (Path(False, (Step("self", "text()"),)),))
 
@@ -44,12 +44,12 @@ class Context:
 
     def condition(self, of: Path) -> Expression | None:
         """True of an item of the path `of` that is one of these, too; None where none can be."""
-        found: Expression | None = None
+        condition: Expression | None = None
         for alternative in self.alternatives:
             if _may_share(alternative, of):
                 one = _condition(alternative)
-                found = one if found is None else Binary("or", found, one)
-        return found
+                condition = one if condition is None else Binary("or", condition, one)
+        return condition
 
 
 def read_context(text: str, inlining: Inlining | None = None) -> Context:
@@ -62,11 +62,11 @@ def read_context(text: str, inlining: Inlining | None = None) -> Context:
             continue
         if not isinstance(expression, Path) or expression.start is not None:
             raise InliningError("a context is a pattern: names, * and @ with / and // between them, and predicates")
-        alternatives.append(_checked((inlining or Inlining({})).path(expression, None)))
+        alternatives.append(_check_pattern((inlining or Inlining({})).path(expression, None)))
     return Context(tuple(alternatives))
 
 
-def _checked(path: Path) -> Path:
+def _check_pattern(path: Path) -> Path:
     for step in path.steps:
         if step != ANYWHERE and step.axis not in ("child", "attribute"):
             raise InliningError(f"a context has no {'.' if step == HERE else step.axis + '::'}: it is a pattern")
@@ -80,14 +80,16 @@ def _checked(path: Path) -> Path:
 
 def selection(context: Context, earlier: Sequence[Context], condition: Expression | None = None) -> Expression:
     """The items of the context that are in no earlier one and satisfy the condition."""
-    found: Expression | None = None
+    union: Expression | None = None
     for alternative in context.alternatives:
-        taken = [each for each in (other.condition(alternative) for other in earlier) if each is not None]
-        further = tuple(Call("not", (each,)) for each in taken) + ((condition,) if condition is not None else ())
+        earlier_conditions = [each for each in (other.condition(alternative) for other in earlier) if each is not None]
+        further = tuple(Call("not", (each,)) for each in earlier_conditions) + (
+            (condition,) if condition is not None else ()
+        )
         path = _absolute(alternative, further)
-        found = path if found is None else Binary("|", found, path)
-    assert found is not None
-    return found
+        union = path if union is None else Binary("|", union, path)
+    assert union is not None
+    return union
 
 
 def _absolute(path: Path, further: tuple[Expression, ...]) -> Path:
@@ -124,8 +126,8 @@ def _is_step(path: Path, place: int, axis: str) -> Path:
     # An attribute has no name on the axis self::, and a position counts among siblings: is it one of those of its
     # parent?
     among = Path(False, (UP, step))
-    united = Binary("|", Path(False, (HERE,)), among)
-    member = Binary("=", Call("count", (united,)), Call("count", (among,)))
+    union = Binary("|", Path(False, (HERE,)), among)
+    member = Binary("=", Call("count", (union,)), Call("count", (among,)))
     return Path(False, (Step(axis, "node()", (member, *conditions)),))
 
 

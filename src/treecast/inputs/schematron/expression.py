@@ -3,7 +3,7 @@
 Queries themselves are parsed by native code. This is for the expressions of a Schematron file, which are relative, use
 variables and belong to a context: `inlining` puts the variables' values in, `contexts` makes absolute paths of them.
 
->>> written(parse_expression("count(line[@id = $id]) > 1 and not(..//note)"))
+>>> format_expression(parse_expression("count(line[@id = $id]) > 1 and not(..//note)"))
 'count(line[@id = $id]) > 1 and not(..//note)'
 
 `//` is kept as the step it stands for, `descendant-or-self::node()`, and written as `//` again.
@@ -120,11 +120,11 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     at, before = 0, ("", "")
     text = text.rstrip()
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise ExpressionError(f"{text[at:].lstrip()[:20]!r} is not expected")
-        kind, at = str(found.lastgroup), found.end()
-        value = found.group(kind)
+        kind, at = str(match.lastgroup), match.end()
+        value = match.group(kind)
         after_operand = before[0] not in ("", "operator") and before[1] not in OPENINGS
         is_operator = kind == "mark" and value in OPERATOR_MARKS
         if is_operator or (after_operand and value in ("*", "and", "or", "div", "mod")):
@@ -289,18 +289,18 @@ class _Parser:
         return f"{name}({inside})"
 
     def predicates(self) -> tuple[Expression, ...]:
-        found: list[Expression] = []
+        predicates: list[Expression] = []
         while self.next_is("["):
             self.at += 1
-            found.append(self.expression())
+            predicates.append(self.expression())
             self.expect("]")
-        return tuple(found)
+        return tuple(predicates)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def written(expression: Expression, strength: int = -2) -> str:
+def format_expression(expression: Expression, strength: int = -2) -> str:
     """Its text, in parentheses where it stands beside an operator that binds closer than its own."""
     match expression:
         case Literal(text):
@@ -310,23 +310,23 @@ def written(expression: Expression, strength: int = -2) -> str:
         case Variable(name):
             return f"${name}"
         case Call(name, arguments):
-            return f"{name}({', '.join(map(written, arguments))})"
+            return f"{name}({', '.join(map(format_expression, arguments))})"
         case Negative(operand):
             own = len(LEVELS)
-            text = f"-{written(operand, own - 1)}"
+            text = f"-{format_expression(operand, own - 1)}"
         case Binary(operator, left, right):
             own = _STRENGTH[operator]
-            text = f"{written(left, own - 1)} {operator} {written(right, own)}"
+            text = f"{format_expression(left, own - 1)} {operator} {format_expression(right, own)}"
         case Path():
-            text = _written_path(expression)
+            text = _format_path(expression)
             return "(/)" if text == "/" and strength >= -1 else text  # a name after the slash would be a step
     return f"({text})" if own <= strength else text
 
 
-def _written_path(path: Path) -> str:
+def _format_path(path: Path) -> str:
     if path.start is not None:
         start = path.start
-        text = written(start) if isinstance(start, Variable | Call) else f"({written(start)})"
+        text = format_expression(start) if isinstance(start, Variable | Call) else f"({format_expression(start)})"
         text += _written_predicates(path.predicates)
         return text + _written_steps(path.steps, after=True)
     if path.absolute:
@@ -357,4 +357,4 @@ def _written_step(step: Step) -> str:
 
 
 def _written_predicates(predicates: tuple[Expression, ...]) -> str:
-    return "".join(f"[{written(predicate)}]" for predicate in predicates)
+    return "".join(f"[{format_expression(predicate)}]" for predicate in predicates)

@@ -5,13 +5,13 @@ anywhere. One in a rule belongs to the rule's context: outside predicates its va
 back to the context is put before it, where there is one:
 
 >>> values = {"id": Value.of(parse_expression("@id"))}
->>> written(Inlining(values).value(parse_expression("line[@ref = $id]")))
+>>> format_expression(Inlining(values).value(parse_expression("line[@ref = $id]")))
 'line[@ref = ../@id]'
 
 From an item that was reached by `//` no way leads back. There a condition is turned inside out, which is exact where
 only existence is asked for:
 
->>> written(Inlining(values).truth(parse_expression("not(//line[@ref = $id])")))
+>>> format_expression(Inlining(values).truth(parse_expression("not(//line[@ref = $id])")))
 'not(//line/@ref = @id)'
 
 What remains is refused (`OutOfReachError`). Values may use one another; how much they grow is limited (`parts_max`).
@@ -34,8 +34,8 @@ from treecast.inputs.schematron.expression import (
     Path,
     Step,
     Variable,
+    format_expression,
     parse_expression,
-    written,
 )
 
 PARTS_MAX = 8192
@@ -55,8 +55,8 @@ __all__ = [
     "OutOfReachError",
     "TooLargeError",
     "Value",
+    "format_expression",
     "parse_expression",
-    "written",
 ]
 
 

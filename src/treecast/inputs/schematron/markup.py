@@ -54,7 +54,7 @@ def read_markup(data: bytes) -> Markup:
 class _Builder:
     def __init__(self) -> None:
         self.root: Markup | None = None
-        self.opened: list[Markup] = []
+        self.open_elements: list[Markup] = []
         self.parser = expat.ParserCreate(namespace_separator=" ")
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self.start
@@ -65,17 +65,17 @@ class _Builder:
         element = Markup(
             _clark(name), {_clark(key): value for key, value in attributes.items()}, self.parser.CurrentLineNumber
         )
-        if self.opened:
-            self.opened[-1].content.append(element)
+        if self.open_elements:
+            self.open_elements[-1].content.append(element)
         else:
             self.root = element
-        self.opened.append(element)
+        self.open_elements.append(element)
 
     def end(self, name: str) -> None:
-        self.opened.pop()
+        self.open_elements.pop()
 
     def text(self, text: str) -> None:
-        self.opened[-1].content.append(text)
+        self.open_elements[-1].content.append(text)
 
 
 def _clark(name: str) -> str:

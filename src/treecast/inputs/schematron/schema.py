@@ -93,7 +93,7 @@ class _Reader:
     def parts(self, of: Markup, local: str) -> list[Markup]:
         return [each for each in of.elements() if each.name == f"{{{NAMESPACE}}}{local}"]
 
-    def needed(self, of: Markup, attribute: str) -> str:
+    def require(self, of: Markup, attribute: str) -> str:
         value = of.get(attribute).strip()
         if not value:
             raise self.refuse(of, f"a {of.local} without {attribute}", f'write <{of.local} {attribute}="…">')
@@ -112,23 +112,23 @@ class _Reader:
             raise self.refuse(root, f"the query binding {binding!r} is not supported", "rules are written in XPath 1.0")
         self.check_supported()
         for group in self.parts(root, "diagnostics"):
-            self.diagnostics.update((self.needed(each, "id"), each) for each in self.parts(group, "diagnostic"))
+            self.diagnostics.update((self.require(each, "id"), each) for each in self.parts(group, "diagnostic"))
         patterns = self.parts(root, "pattern")
         for pattern in patterns:
             if pattern.get("abstract") == "true":
-                self.abstract_patterns[self.needed(pattern, "id")] = pattern
+                self.abstract_patterns[self.require(pattern, "id")] = pattern
             for rule in self.parts(pattern, "rule"):
                 if rule.get("abstract") == "true":
-                    self.abstract_rules[self.needed(rule, "id")] = rule
+                    self.abstract_rules[self.require(rule, "id")] = rule
         active, phase_lets = self.phase(phase)
-        chosen = [each for each in patterns if each.get("abstract") != "true"]
-        chosen = [each for each in chosen if active is None or each.get("id") in active]
+        concrete_patterns = [each for each in patterns if each.get("abstract") != "true"]
+        concrete_patterns = [each for each in concrete_patterns if active is None or each.get("id") in active]
         titles = ["".join(part for part in each.content if isinstance(part, str)) for each in self.parts(root, "title")]
         return Schema(
             " ".join(" ".join(titles).split()),
-            {self.needed(each, "prefix"): self.needed(each, "uri") for each in self.parts(root, "ns")},
+            {self.require(each, "prefix"): self.require(each, "uri") for each in self.parts(root, "ns")},
             (*self.lets(root), *phase_lets),
-            tuple(self.pattern(each, number) for number, each in enumerate(chosen, 1)),
+            tuple(self.pattern(each, number) for number, each in enumerate(concrete_patterns, 1)),
         )
 
     def check_supported(self) -> None:
@@ -150,23 +150,23 @@ class _Reader:
         name = (default or ALL_PHASES) if name in (None, DEFAULT_PHASE) else name
         if name == ALL_PHASES:
             return None, []
-        phases = {self.needed(each, "id"): each for each in self.parts(self.root, "phase")}
+        phases = {self.require(each, "id"): each for each in self.parts(self.root, "phase")}
         if name not in phases:
-            known = ", ".join(sorted(phases)) or "none"
-            raise self.refuse(self.root, f"there is no phase {name!r}", f"the phases are: {known}, {ALL_PHASES}")
-        active = {self.needed(each, "pattern") for each in self.parts(phases[name], "active")}
+            names = ", ".join(sorted(phases)) or "none"
+            raise self.refuse(self.root, f"there is no phase {name!r}", f"the phases are: {names}, {ALL_PHASES}")
+        active = {self.require(each, "pattern") for each in self.parts(phases[name], "active")}
         return active, self.lets(phases[name])
 
     def lets(self, of: Markup) -> list[Let]:
-        found = []
+        bindings = []
         for let in self.parts(of, "let"):
             value = let.get("value").strip()
             if not value:
                 raise self.refuse(
                     let, "a let without value", 'write <let name="x" value="…">: only expressions are supported'
                 )
-            found.append(Let(self.needed(let, "name"), value, let.line))
-        return found
+            bindings.append(Let(self.require(let, "name"), value, let.line))
+        return bindings
 
     # --- patterns and rules -------------------------------------------------------------------------------------------
 
@@ -179,28 +179,28 @@ class _Reader:
                 raise self.refuse(pattern, f"there is no abstract pattern {pattern.get('is-a')!r}", "check its id")
             if abstract.get("is-a"):
                 raise self.refuse(abstract, "an abstract pattern is an instance of another", "write it out")
-            values = {self.needed(each, "name"): self.needed(each, "value") for each in self.parts(pattern, "param")}
+            values = {self.require(each, "name"): self.require(each, "value") for each in self.parts(pattern, "param")}
             base = _replace(abstract, values)
         rules = [each for each in self.parts(base, "rule") if each.get("abstract") != "true"]
-        own = {self.needed(each, "id"): each for each in self.parts(base, "rule") if each.get("abstract") == "true"}
+        own = {self.require(each, "id"): each for each in self.parts(base, "rule") if each.get("abstract") == "true"}
         lets = self.lets(base) + (self.lets(pattern) if base is not pattern else [])
         return Pattern(id, tuple(lets), tuple(self.rule(each, own) for each in rules))
 
     def rule(self, rule: Markup, own: dict[str, Markup]) -> Rule:
         lets: list[Let] = []
         checks: list[Check] = []
-        for part in self.extended(rule, own, ()):
+        for part in self.extend(rule, own, ()):
             if part.local == "let":
                 lets += self.lets(Markup("", {}, part.line, [part]))
             else:
                 checks.append(self.check(part))
-        return Rule(self.needed(rule, "context"), rule.line, tuple(lets), tuple(checks))
+        return Rule(self.require(rule, "context"), rule.line, tuple(lets), tuple(checks))
 
-    def extended(self, rule: Markup, own: dict[str, Markup], above: tuple[str, ...]) -> Iterator[Markup]:
+    def extend(self, rule: Markup, own: dict[str, Markup], above: tuple[str, ...]) -> Iterator[Markup]:
         """The lets and checks of a rule, those of abstract rules in the place where they are extended."""
         for part in rule.elements():
             if part.name == f"{{{NAMESPACE}}}extends":
-                id = self.needed(part, "rule")
+                id = self.require(part, "rule")
                 abstract = own.get(id) or self.abstract_rules.get(id)
                 if abstract is None:
                     raise self.refuse(part, f"there is no abstract rule {id!r}", "check its id")
@@ -208,7 +208,7 @@ class _Reader:
                     raise self.refuse(part, f"the abstract rule {id!r} extends itself", "remove one of the extends")
                 if len(above) >= EXTENSIONS_MAX:
                     raise self.too_much(part, f"abstract rules extend one another more than {EXTENSIONS_MAX} deep")
-                yield from self.extended(abstract, own, (*above, id))
+                yield from self.extend(abstract, own, (*above, id))
             elif part.name in (f"{{{NAMESPACE}}}let", f"{{{NAMESPACE}}}assert", f"{{{NAMESPACE}}}report"):
                 self.checks += 1
                 if self.checks > CHECKS_MAX:
@@ -224,7 +224,7 @@ class _Reader:
         return Check(
             part.local == "report",
             part.get("id"),
-            self.needed(part, "test"),
+            self.require(part, "test"),
             part.line,
             part,
             tuple(diagnostics),
@@ -239,8 +239,8 @@ class _Reader:
 def _replace(element: Markup, values: dict[str, str]) -> Markup:
     """A copy of an abstract pattern with the values of an instance; they are not searched again, so nothing recurs."""
 
-    def value_of(found: re.Match[str]) -> str:
-        return values.get(found.group(1), found.group(0))
+    def value_of(match: re.Match[str]) -> str:
+        return values.get(match.group(1), match.group(0))
 
     attributes = {
         name: _PARAMETER.sub(value_of, value) if name in _EXPRESSIONS else value

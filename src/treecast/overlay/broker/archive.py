@@ -78,8 +78,8 @@ class Archive:
         """Raises as `payload` does."""
         return self._shadow.body(number)
 
-    def bodies(self, numbers: Iterable[int]) -> list[bytes]:
-        """The same for many."""
+    def bodies(self, numbers: Iterable[int]) -> list[bytes | memoryview]:
+        """The same for many, where they lie."""
         return self._shadow.bodies(numbers)
 
     def payload(self, queue: Queue, key: int) -> Payload | None:

@@ -226,12 +226,12 @@ class Dispatch:
     ) -> None:
         items, bodies, count, _ = message
         try:
-            payloads = self._archive.bodies(bodies)
+            payloads: Any = self._archive.bodies(bodies)
         except StorageError:
             self._send(session, number, sent, turn)  # one by one: the others are sent
             return
         self.sent_items += count
-        packed: Any = msgspec.Raw(items)
+        packed: Any = msgspec.Raw(items)  # as they travel: see `opened`
         turn.send(session.client, Deliveries(session.name, number, packed, payloads, session.epoch))
 
     def _take(self, session: Session) -> Items:

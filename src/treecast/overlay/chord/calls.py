@@ -47,7 +47,7 @@ class Calls:
         self._send = send
         self._calls_max = calls_max
         self._calls: dict[int, _Call] = {}
-        self._due: list[tuple[int, int]] = []
+        self._deadlines: list[tuple[int, int]] = []
         self._now_ms = 0
         self.refused = 0
         """Questions that were not asked, because too many waited."""
@@ -72,7 +72,7 @@ class Calls:
             nonce = self._random.getrandbits(62)
         message = message_of(nonce)
         self._calls[nonce] = _Call(to, message, answer, failure, timeout_ms, attempts - 1)
-        heappush(self._due, (self._now_ms + timeout_ms, nonce))
+        heappush(self._deadlines, (self._now_ms + timeout_ms, nonce))
         self._send(to, message)
 
     def answer(self, sender: str, nonce: int, message: Any) -> bool:
@@ -94,14 +94,14 @@ class Calls:
     def tick(self, now_ms: int) -> None:
         """`now_ms` never goes back."""
         self._now_ms = now_ms
-        while self._due and self._due[0][0] <= now_ms:
-            _, nonce = heappop(self._due)
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, nonce = heappop(self._deadlines)
             call = self._calls.get(nonce)
             if call is None:
                 continue
             if call.attempts > 0:
                 call.attempts -= 1
-                heappush(self._due, (now_ms + call.timeout_ms, nonce))
+                heappush(self._deadlines, (now_ms + call.timeout_ms, nonce))
                 self._send(call.to, call.message)
             else:
                 del self._calls[nonce]

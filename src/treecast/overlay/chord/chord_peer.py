@@ -122,8 +122,8 @@ class ChordPeer:
         if self.name in self.base.peers:
             for ring in self.members:
                 row = storage.get(RING_TABLE, str(ring.me.index))
-                known = msgspec.msgpack.decode(row, type=_Neighbourhood) if row else _Neighbourhood([], None)
-                ring.begin(known.successors, known.predecessor)
+                neighbourhood = msgspec.msgpack.decode(row, type=_Neighbourhood) if row else _Neighbourhood([], None)
+                ring.begin(neighbourhood.successors, neighbourhood.predecessor)
         elif self._standing == b"joined":
             self._is_joining = True
             self._join_next()
@@ -183,10 +183,10 @@ class ChordPeer:
         if self.name not in self.base.peers and not self._is_leaving and not self.is_gone:
             self._set_standing(b"leaving")
             self._is_joining, self._is_leaving = False, True
-            told = {self.name}
+            own_name = {self.name}
             for ring in self.members:
                 neighbours = [*ring.successors, *([ring.predecessor] if ring.predecessor else [])]
-                peers = dict.fromkeys(member.peer for member in neighbours if member.peer not in told)
+                peers = dict.fromkeys(member.peer for member in neighbours if member.peer not in own_name)
                 for peer in peers:
                     self.send(peer, Leaving(ring.me))
                 ring.leave()

@@ -60,10 +60,10 @@ class Events(msgspec.Struct, frozen=True, array_like=True):
             places = above + [i for i in range(at, len(self)) if self.left[i] < right]
         if depth_max is not None:
             places = [i for i in places if self.depth[i] <= base + depth_max]
-        kept: dict[int, int] = {}
-        name = [kept.setdefault(self.name[i], len(kept)) for i in places]
+        number_by_name: dict[int, int] = {}
+        name = [number_by_name.setdefault(self.name[i], len(number_by_name)) for i in places]
         columns = ([column[i] for i in places] for column in (self.left, self.right, self.depth))
-        return Events([self.names[number] for number in kept], name, *columns)
+        return Events([self.names[number] for number in number_by_name], name, *columns)
 
 
 class EventTree:

@@ -169,18 +169,18 @@ class Filtering:
     # -- visits, at the peer that is responsible
 
     def take_visits(self, sender: str, message: Visits) -> None:
-        asked = (sender, message.nonce)
-        if asked in self._answers:
-            self._peer.send(sender, self._answers[asked])
+        question = (sender, message.nonce)
+        if question in self._answers:
+            self._peer.send(sender, self._answers[question])
             return
-        if asked in self._batches:
+        if question in self._batches:
             self._peer.send(sender, VisitsWork(message.nonce))
             return
         work = self._work(message.document, message.publisher, message.serial, message.body)
         if work is None:
             return  # too much at once: it will be asked again
         tree = EventTree(message.events) if message.events is not None else work.tree
-        batch = self._batches[asked] = Batch(lambda batch: self._answer(asked, batch))
+        batch = self._batches[question] = Batch(lambda batch: self._answer(question, batch))
         for number, (stored_key, element) in enumerate(message.items):
             self._peer.counts["visits received"] += 1
             if tree is None or element not in tree or not self.is_readable(stored_key, message.from_copy):
@@ -223,16 +223,16 @@ class Filtering:
             work.states.add(stored_key)
             self._peer.shedding.count(stored_key, work.serial)
         self._peer.counts["expansions"] += 1
-        accepted, targets = self.fragment(stored_key).expand(tree, element)
-        self.satisfy(work, tree, visit, accepted)
+        accepted_passages, targets = self.fragment(stored_key).expand(tree, element)
+        self.satisfy(work, tree, visit, accepted_passages)
         for key, child in targets:
             self.send_on(Target(visit, work, tree, key, child, chain + 1))
         visit.end_part()
 
-    def _answer(self, asked: tuple[str, int], batch: Batch) -> None:
-        sender, nonce = asked
-        self._batches.pop(asked, None)
-        answer = self._answers[asked] = VisitsEnd(nonce, batch.misplaced, list(batch.unreachable), batch.chain)
+    def _answer(self, question: tuple[str, int], batch: Batch) -> None:
+        sender, nonce = question
+        self._batches.pop(question, None)
+        answer = self._answers[question] = VisitsEnd(nonce, batch.misplaced, list(batch.unreachable), batch.chain)
         if len(self._answers) > ANSWERS_MAX:
             self._answers.popitem(last=False)
         self._peer.counts["answers"] += 1
@@ -275,7 +275,7 @@ class Filtering:
             self._peer.counts["lookups"] += 1
             self._peer.counts["lookup hops"] += hops
             if step is None:
-                self._again(target)
+                self._retry(target)
             else:
                 target.chain += hops
                 self.locations.add(step)
@@ -303,8 +303,8 @@ class Filtering:
     def flush(self) -> None:
         """At the end of a turn: send what was queued."""
         while self._outgoing:
-            (peer, _, from_copy, _, element), queued = self._outgoing.popitem()
-            targets, keys = zip(*queued, strict=True)
+            (peer, _, from_copy, _, element), visits = self._outgoing.popitem()
+            targets, keys = zip(*visits, strict=True)
             self._send_visits(peer, targets, keys, from_copy, is_whole=element == ROOT)
 
     def _send_visits(
@@ -324,21 +324,21 @@ class Filtering:
             return Visits(nonce, work.id, work.publisher, work.serial, chain, items, body, events, from_copy)
 
         def hear(answer: VisitsEnd) -> None:
-            misplaced = set(answer.misplaced)
+            misplaced_numbers = set(answer.misplaced)
             for number, target in enumerate(targets):
-                if number in misplaced:
-                    self._again(target)
+                if number in misplaced_numbers:
+                    self._retry(target)
                 else:
                     target.visit.end_part(answer.unreachable, answer.chain)
 
         def fail() -> None:
             for target in targets:
-                self._again(target)
+                self._retry(target)
 
         settings = self._peer.settings
         self._peer.calls.start(peer, message_of, hear, fail, settings.probe_ms, settings.probes_max)
 
-    def _again(self, target: Target) -> None:
+    def _retry(self, target: Target) -> None:
         """It was not there, or did not answer: look for it once more, a little later."""
         settings = self._peer.nfa_settings
         target.attempt += 1
@@ -352,11 +352,13 @@ class Filtering:
 
     # -- what is accepted
 
-    def satisfy(self, work: Work, tree: EventTree, visit: Visit, accepted: Sequence[tuple[str, Passage, int]]) -> None:
+    def satisfy(
+        self, work: Work, tree: EventTree, visit: Visit, accepted_passages: Sequence[tuple[str, Passage, int]]
+    ) -> None:
         """Tell the hosts; a query with predicates is looked at again first."""
         unclear: list[tuple[str, Passage]] = []
-        told: dict[str, list[Satisfied]] = {}
-        for id, passage, element in accepted:
+        notices_by_host: dict[str, list[Satisfied]] = {}
+        for id, passage, element in accepted_passages:
             mark = (id, element if passage.wants_chains else ROOT)
             if mark in work.told:
                 continue
@@ -366,9 +368,9 @@ class Filtering:
                 unclear.append((id, passage))
                 continue
             chain = list(tree.chain(element)) if passage.wants_chains else []
-            told.setdefault(passage.host, []).append(Satisfied(passage.subscription, passage.part, chain))
-        for host, satisfied in told.items():
-            self._notify(work, visit, host, satisfied, 0)
+            notices_by_host.setdefault(passage.host, []).append(Satisfied(passage.subscription, passage.part, chain))
+        for host, notices in notices_by_host.items():
+            self._notify(work, visit, host, notices, 0)
         if unclear:
             self._check(work, visit, unclear)
 
@@ -377,12 +379,12 @@ class Filtering:
             visit.begin_part()
             self._fetch(work, lambda: visit.end_part(), lambda: visit.end_part([work.publisher]), visit, unclear)
             return
-        told: dict[str, list[Satisfied]] = {}
+        notices_by_host: dict[str, list[Satisfied]] = {}
         for _, passage in unclear:
             if passage.check is not None and self._holds(passage.check, work.document):
-                told.setdefault(passage.host, []).append(Satisfied(passage.subscription, passage.part))
-        for host, satisfied in told.items():
-            self._notify(work, visit, host, satisfied, 0)
+                notices_by_host.setdefault(passage.host, []).append(Satisfied(passage.subscription, passage.part))
+        for host, notices in notices_by_host.items():
+            self._notify(work, visit, host, notices, 0)
 
     def _fetch(
         self, work: Work, then: Callable[[], None], fail: Callable[[], None], visit: Visit,
@@ -421,7 +423,7 @@ class Filtering:
         except TreecastError:
             return False  # too much work to decide it
 
-    def _notify(self, work: Work, visit: Visit, host: str, satisfied: list[Satisfied], attempt: int) -> None:
+    def _notify(self, work: Work, visit: Visit, host: str, notices: list[Satisfied], attempt: int) -> None:
         """Until the host answers, or has not for too long. It delivers nothing twice."""
         if attempt == 0:
             visit.begin_part()
@@ -433,11 +435,11 @@ class Filtering:
             else:
                 self._peer.after(
                     self._peer.nfa_settings.again_ms << min(attempt, 4),
-                    lambda: self._notify(work, visit, host, satisfied, attempt + 1),
+                    lambda: self._notify(work, visit, host, notices, attempt + 1),
                 )
 
         settings = self._peer.settings
         self._peer.calls.start(
-            host, lambda nonce: NotifyHost(nonce, work.id, work.publisher, satisfied), lambda answer: visit.end_part(),
+            host, lambda nonce: NotifyHost(nonce, work.id, work.publisher, notices), lambda answer: visit.end_part(),
             fail, settings.probe_ms, settings.probes_max,
         )  # fmt: skip

@@ -112,14 +112,14 @@ class Fragment:
 
         Returns what is accepted (id of the entry, passage, element), and the targets (key, element).
         """
-        accepted = [(id, passage, element) for id, passage in self.root.accepts.items()]
+        accepted_passages = [(id, passage, element) for id, passage in self.root.accepts.items()]
         targets: dict[tuple[str, int], None] = {}
-        self._follow(tree, [self.root], element, self._length, accepted, targets)
-        return accepted, list(targets)
+        self._follow(tree, [self.root], element, self._length, accepted_passages, targets)
+        return accepted_passages, list(targets)
 
     def _follow(
         self, tree: EventTree, states: list[FragmentState], element: int, steps: int,
-        accepted: list[tuple[str, Passage, int]], targets: dict[tuple[str, int], None],
+        accepted_passages: list[tuple[str, Passage, int]], targets: dict[tuple[str, int], None],
     ) -> None:  # fmt: skip
         active = dict.fromkeys(states)
         for state in states:
@@ -127,18 +127,18 @@ class Fragment:
                 active[below] = None
         for child in tree.children(element):
             labels = _labels_of_name(tree.name(child))
-            reached: dict[FragmentState, None] = {}
+            states_reached: dict[FragmentState, None] = {}
             for state in active:
                 for label in labels:
                     if (target := state.transitions.get(label)) is not None:
-                        reached[target] = None
+                        states_reached[target] = None
                 if state.is_loop:
-                    reached[state] = None
-            if not reached:
+                    states_reached[state] = None
+            if not states_reached:
                 continue
             if steps == 0:
-                targets.update(((state.key, child), None) for state in reached)
+                targets.update(((state.key, child), None) for state in states_reached)
                 continue
-            for state in reached:
-                accepted += [(id, passage, child) for id, passage in state.accepts.items()]
-            self._follow(tree, list(reached), child, steps - 1, accepted, targets)
+            for state in states_reached:
+                accepted_passages += [(id, passage, child) for id, passage in state.accepts.items()]
+            self._follow(tree, list(states_reached), child, steps - 1, accepted_passages, targets)

@@ -90,7 +90,7 @@ class Indexing:
     def subscribe(self, id: str, query: str, namespaces: Mapping[str, str], ordered: bool) -> None:
         """Raises QueryError. `SubscriptionChange` is delivered when all peers have it."""
         row = _Row(query, dict(namespaces), ordered, self._next_version())
-        made = HostedSubscription(row)
+        subscription = HostedSubscription(row)
         present = self.subscriptions.get(id)
         if present is None and len(self.subscriptions) >= self._peer.nfa_settings.subscriptions_max:
             self._peer.deliver(SubscriptionChange(id, "failed"))
@@ -98,10 +98,10 @@ class Indexing:
         if present is not None and not present.row.is_removed:
             # The old one goes. Where both pass the same state, the higher version wins.
             self._send_removals(id, present)
-            made.row.version = self._next_version()
-        self.subscriptions[id] = made
-        self._save(id, made)
-        self._start_walks(id, made)
+            subscription.row.version = self._next_version()
+        self.subscriptions[id] = subscription
+        self._save(id, subscription)
+        self._start_walks(id, subscription)
 
     def unsubscribe(self, id: str) -> None:
         present = self.subscriptions.get(id)
@@ -206,11 +206,11 @@ class Indexing:
         value = b"" if message.is_removed else msgspec.msgpack.encode(passage)
         entry = Entry(key, message.id, message.version, value, message.is_removed)
 
-        def stored(answer: Answer) -> None:
+        def on_stored(answer: Answer) -> None:
             if answer == "stored":
                 self._peer.shedding.copy_entry(entry, lambda: self._send_on(message))
 
-        self._peer.entries.store_entries(ring, [entry], stored)
+        self._peer.entries.store_entries(ring, [entry], on_stored)
 
     def _send_on(self, message: IndexQuery) -> None:
         passage = message.passage

@@ -61,7 +61,7 @@ class IterativeRun:
         peer = self._peer
         stored_key = peer.shedding.choose(key) if attempt == 0 else key
 
-        def again() -> None:
+        def retry() -> None:
             peer.filtering.locations.drop(place_of_key(key))
             peer.shedding.forget(key)
             if attempt + 1 >= peer.nfa_settings.attempts_max:
@@ -79,7 +79,7 @@ class IterativeRun:
                 lambda nonce: Expand(
                     nonce, self._work.id, self._work.serial, [(stored_key, element)], events, from_copy  # type: ignore[arg-type]
                 ),
-                hear, again, peer.settings.probe_ms, peer.settings.probes_max,
+                hear, retry, peer.settings.probe_ms, peer.settings.probes_max,
             )  # fmt: skip
 
         def hear(answer: Expanded) -> None:
@@ -88,13 +88,13 @@ class IterativeRun:
                 self._take(answer.expansions[0])
                 self._end_one()
             else:
-                again()
+                retry()
 
         def find(step: Step | None, hops: int) -> None:
             peer.counts["lookups"] += 1
             peer.counts["lookup hops"] += hops
             if step is None:
-                again()
+                retry()
             else:
                 peer.filtering.locations.add(step)
                 send(step.members, hops)

@@ -30,8 +30,8 @@ def step_from(members: Iterable[RingMember], place: int, silent: Iterable[str] =
     near = min(own, key=lambda member: distance(member.me.place, place - 1))
     if is_within(near.me.place, place, near.successors[0].place):
         return Step(nonce, near.me, list(near.successors))
-    known = {member for ring in own for member in (*ring.successors, *ring.fingers.values())}
-    nearer = [member for member in known if is_between(near.me.place, member.place, place)]
+    known_members = {member for ring in own for member in (*ring.successors, *ring.fingers.values())}
+    nearer = [member for member in known_members if is_between(near.me.place, member.place, place)]
     nearer.sort(key=lambda member: (member.peer in silent, distance(member.place, place)))
     return Step(nonce, None, nearer[:NEARER_MAX])
 
@@ -44,14 +44,14 @@ class Confirmation:
         self._calls = calls
         self._settings = settings
         self._then = then
-        self._asked: set[Member] = set()
+        self._members_asked: set[Member] = set()
 
     def begin(self, step: Step | None, hops: int) -> None:
-        if step is None or not step.members or len(self._asked) >= self._settings.hops_max:
+        if step is None or not step.members or len(self._members_asked) >= self._settings.hops_max:
             self._then(None, hops)
             return
         owner = step.members[0]
-        self._asked.add(owner)
+        self._members_asked.add(owner)
         self._calls.start(
             owner.peer, lambda nonce: AskNeighbours(nonce, owner.index), lambda answer: self._hear(step, hops, answer),
             lambda: self.begin(Step(0, step.via, step.members[1:]), hops + 1), self._settings.probe_ms, 2,
@@ -61,7 +61,7 @@ class Confirmation:
         owner, nearer = step.members[0], answer.predecessor
         if not answer.is_member:
             self.begin(Step(0, step.via, step.members[1:]), hops + 1)
-        elif nearer is None or nearer in self._asked or is_within(nearer.place, self._place, owner.place):
+        elif nearer is None or nearer in self._members_asked or is_within(nearer.place, self._place, owner.place):
             self._then(step, hops + 1)
         else:
             # A member that has just joined: it has told its successor, and its predecessor has not heard of it.
@@ -76,8 +76,8 @@ class Lookup:
         self._calls = calls
         self._settings = settings
         self._then = then
-        self._asked: set[Member] = set()
-        self._known: list[Member] = []
+        self._members_asked: set[Member] = set()
+        self._candidates: list[Member] = []
         self._hops = 0
 
     def begin(self, step: Step, contacts: Sequence[Member] = ()) -> None:
@@ -85,15 +85,15 @@ class Lookup:
         if step.via is not None:
             self._then(step, 0)
             return
-        self._known = [*step.members, *contacts]
+        self._candidates = [*step.members, *contacts]
         self._go_on()
 
     def _go_on(self) -> None:
-        member = next((member for member in self._known if member not in self._asked), None)
+        member = next((member for member in self._candidates if member not in self._members_asked), None)
         if member is None or self._hops >= self._settings.hops_max:
             self._then(None, self._hops)
             return
-        self._asked.add(member)
+        self._members_asked.add(member)
         place = self._place
         # One attempt only: there are others to ask, and the whole lookup can be repeated.
         self._calls.start(
@@ -105,5 +105,5 @@ class Lookup:
         if step.via is not None:
             self._then(step, self._hops)
             return
-        self._known = [*filter(is_genuine, step.members), *self._known]
+        self._candidates = [*filter(is_genuine, step.members), *self._candidates]
         self._go_on()

@@ -142,5 +142,5 @@ class NfaPeer(ChordPeer):
             self.filtering.forget_fragment(entry.key)
 
     def _answer_fetch(self, sender: str, message: FetchDocument) -> None:
-        kept = self.find_document(message.document) or Fetched(0, self._documents.get(message.document))
-        self.send(sender, msgspec.structs.replace(kept, nonce=message.nonce))
+        document = self.find_document(message.document) or Fetched(0, self._documents.get(message.document))
+        self.send(sender, msgspec.structs.replace(document, nonce=message.nonce))

@@ -75,13 +75,13 @@ class Notifying:
 
     def take_notify(self, sender: str, message: NotifyHost) -> None:
         matches: dict[str, Match] = {}
-        for satisfied in message.satisfied:
-            subscription = self._peer.indexing.subscriptions.get(satisfied.subscription)
+        for notice in message.satisfied:
+            subscription = self._peer.indexing.subscriptions.get(notice.subscription)
             if subscription is None or subscription.row.is_removed:
                 continue
-            text = _text_of(message.document, satisfied.subscription)
-            if text not in self._recent and self._is_match(message.document, satisfied):
-                matches[text] = Match(message.document, message.publisher, satisfied.subscription)
+            text = _text_of(message.document, notice.subscription)
+            if text not in self._recent and self._is_match(message.document, notice):
+                matches[text] = Match(message.document, message.publisher, notice.subscription)
 
         def answer() -> None:
             self._peer.send(sender, HostNotified(message.nonce))
@@ -101,21 +101,21 @@ class Notifying:
 
         self.take_matches(message, list(matches.values()), end)
 
-    def _is_match(self, document: str, satisfied: Satisfied) -> bool:
-        plan = self._peer.indexing.subscriptions[satisfied.subscription].plan
-        group = next((group for group in plan.groups if satisfied.part in group), ())
-        if not satisfied.chain:
+    def _is_match(self, document: str, notice: Satisfied) -> bool:
+        plan = self._peer.indexing.subscriptions[notice.subscription].plan
+        group = next((group for group in plan.groups if notice.part in group), ())
+        if not notice.chain:
             return len(group) == 1
-        place = (document, satisfied.subscription)
+        place = (document, notice.subscription)
         chains = self._joins.setdefault(place, {})
-        chain = tuple(satisfied.chain)
-        if chain not in chains.setdefault(satisfied.part, []):
-            chains[satisfied.part].append(chain)
+        chain = tuple(notice.chain)
+        if chain not in chains.setdefault(notice.part, []):
+            chains[notice.part].append(chain)
             row = msgspec.msgpack.encode(_JoinRow(*place, chains))
             self._peer.store([Put(JOINS, _text_of(*place), row)])
         if len(self._joins) > self._peer.nfa_settings.joins_max:
-            dropped, _ = self._joins.popitem(last=False)
-            self._peer.store([Delete(JOINS, _text_of(*dropped))])
+            oldest_place, _ = self._joins.popitem(last=False)
+            self._peer.store([Delete(JOINS, _text_of(*oldest_place))])
             self._peer.counts["joins dropped"] += 1
         return join(plan.parts, group, chains)
 

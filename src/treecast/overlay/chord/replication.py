@@ -15,6 +15,7 @@ Entries merge in any order (`shelf.py`), so none of this needs to agree on who t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from treecast.overlay.chord.calls import Calls
 from treecast.overlay.chord.chord_messages import (
@@ -72,7 +73,7 @@ class Replication:
         self._claims: dict[Member, tuple[int, int]] = {}
         """Owners whose entries are copied here: where their ranges begin, and when they were heard last."""
         self._rounds: dict[tuple[int, str], _Round] = {}
-        self._synced: dict[int, dict[str, int]] = {}
+        self._synced_peers: dict[int, dict[str, int]] = {}
         """By member: the peers that its range was compared with, and where it began then."""
         self._ready: dict[int, int] = {}
         """By member: where the range began when it had been compared with all who hold copies."""
@@ -153,21 +154,21 @@ class Replication:
         waiting = set(peers)
         self._writes += 1
 
-        def copied(peer: str) -> None:
+        def on_copied(peer: str) -> None:
             waiting.discard(peer)
             if not waiting:
                 waiting.add("")  # nothing that follows counts
                 self._writes -= 1
                 then("stored")
 
-        def failed() -> None:
+        def on_failed() -> None:
             if "" not in waiting:
                 waiting.add("")
                 self._writes -= 1
                 then("unsafe")
 
         for peer in peers:
-            self._copy(ring, peer, present, lambda peer=peer: copied(peer), failed)  # type: ignore[misc]
+            self._copy(ring, peer, present, lambda peer=peer: on_copied(peer), on_failed)  # type: ignore[misc]
 
     def _copy(
         self,
@@ -175,12 +176,12 @@ class Replication:
         peer: str,
         entries: Sequence[Entry],
         then: Callable[[], None],
-        failed: Callable[[], None],
+        on_failed: Callable[[], None],
     ) -> None:
         # It leaves when the entries are durable here: whatever was stored before is.
         after = ring.predecessor.place if ring.predecessor else ring.me.place
         self._calls.start(
-            peer, lambda nonce: CopyEntries(nonce, ring.me, after, list(entries)), lambda answer: then(), failed,
+            peer, lambda nonce: CopyEntries(nonce, ring.me, after, list(entries)), lambda answer: then(), on_failed,
             self._settings.probe_ms, self._settings.probes_max,
         )  # fmt: skip
 
@@ -220,69 +221,69 @@ class Replication:
         after = ring.predecessor.place
         for peer in ring.copy_peers(self._settings.replicas - 1):
             if (ring.me.index, peer) not in self._rounds:
-                compared = self._rounds[ring.me.index, peer] = _Round(ring, peer, after)
-                self._compare_part(compared, after, ring.me.place)
+                comparison = self._rounds[ring.me.index, peer] = _Round(ring, peer, after)
+                self._compare_part(comparison, after, ring.me.place)
         self._judge(ring)
 
-    def _compare_part(self, compared: _Round, begin: int, end: int) -> None:
-        compared.parts += 1
+    def _compare_part(self, comparison: _Round, begin: int, end: int) -> None:
+        comparison.parts += 1
         digest, count, _ = self.shelf.digest(begin, end)
         self._calls.start(
-            compared.peer,
-            lambda nonce: Claim(nonce, compared.member.me, compared.after, begin, end, digest, count),
-            lambda answer: self._hear_holding(compared, begin, end, answer),
-            lambda: self._end_part(compared, has_failed=True),
+            comparison.peer,
+            lambda nonce: Claim(nonce, comparison.member.me, comparison.after, begin, end, digest, count),
+            lambda answer: self._hear_holding(comparison, begin, end, answer),
+            lambda: self._end_part(comparison, has_failed=True),
             self._settings.probe_ms, self._settings.probes_max,
         )  # fmt: skip
 
-    def _hear_holding(self, compared: _Round, begin: int, end: int, answer: Holding) -> None:
+    def _hear_holding(self, comparison: _Round, begin: int, end: int, answer: Holding) -> None:
         if answer.answer == "same":
-            self._end_part(compared)
+            self._end_part(comparison)
         elif answer.answer == "many":
             middle = (begin + (distance(begin, end) or 1 << 63) // 2) % (1 << 63)
-            self._compare_part(compared, begin, middle)
-            self._compare_part(compared, middle, end)
-            self._end_part(compared)
+            self._compare_part(comparison, begin, middle)
+            self._compare_part(comparison, middle, end)
+            self._end_part(comparison)
         else:
-            theirs = {(entry.key, entry.id): entry.version for entry in answer.entries}
+            their_versions = {(entry.key, entry.id): entry.version for entry in answer.entries}
             self._merge([entry for entry in answer.entries if is_within(begin, place_of_key(entry.key), end)])
             lacking = [
                 entry
                 for entry in self.shelf.entries_within(begin, end)
-                if theirs.get((entry.key, entry.id), -1) < entry.version
+                if their_versions.get((entry.key, entry.id), -1) < entry.version
             ]
             size = self._settings.chunk_entries_max
             for first in range(0, len(lacking), size):
-                compared.parts += 1
+                comparison.parts += 1
                 self._copy(
-                    compared.member, compared.peer, lacking[first : first + size],
-                    lambda: self._end_part(compared), lambda: self._end_part(compared, has_failed=True),
+                    comparison.member, comparison.peer, lacking[first : first + size],
+                    lambda: self._end_part(comparison), lambda: self._end_part(comparison, has_failed=True),
                 )  # fmt: skip
-            self._end_part(compared)
+            self._end_part(comparison)
 
-    def _end_part(self, compared: _Round, has_failed: bool = False) -> None:
-        compared.has_failed = compared.has_failed or has_failed
-        compared.parts -= 1
-        if compared.parts:
+    def _end_part(self, comparison: _Round, has_failed: bool = False) -> None:
+        comparison.has_failed = comparison.has_failed or has_failed
+        comparison.parts -= 1
+        if comparison.parts:
             return
-        index = compared.member.me.index
-        self._rounds.pop((index, compared.peer), None)
-        if not compared.has_failed:
-            self._synced.setdefault(index, {})[compared.peer] = compared.after
-        self._judge(compared.member)
+        index = comparison.member.me.index
+        self._rounds.pop((index, comparison.peer), None)
+        if not comparison.has_failed:
+            self._synced_peers.setdefault(index, {})[comparison.peer] = comparison.after
+        self._judge(comparison.member)
 
     def _judge(self, ring: RingMember) -> None:
         """The range is ready when all who hold copies were asked, except those that do not answer."""
         if not ring.is_member or ring.predecessor is None:
             self._ready.pop(ring.me.index, None)
-            self._synced.pop(ring.me.index, None)
+            self._synced_peers.pop(ring.me.index, None)
             return
-        synced, after = self._synced.get(ring.me.index, {}), ring.predecessor.place
+        synced_peers, after = self._synced_peers.get(ring.me.index, {}), ring.predecessor.place
         peers = ring.copy_peers(self._settings.replicas - 1)
         # If none of them answers, nothing is known. A ring with one copy has nobody to ask.
-        if peers and not any(synced.get(peer) == after for peer in peers):
+        if peers and not any(synced_peers.get(peer) == after for peer in peers):
             return
-        if all(synced.get(peer) == after or peer in self._calls.silent for peer in peers):
+        if all(synced_peers.get(peer) == after or peer in self._calls.silent for peer in peers):
             self._ready[ring.me.index] = after
 
     # -- what need not be here
@@ -297,7 +298,7 @@ class Replication:
             if key not in self._offers and not self.is_covered(key):
                 self._offers.add(key)
                 entries = self.shelf.entries(key)
-                self._offer(key, entries, lambda done, key=key, entries=entries: self._end_offer(key, entries, done))  # type: ignore[misc]
+                self._offer(key, entries, partial(self._end_offer, key, entries))
 
     def _end_offer(self, key: str, entries: list[Entry], is_stored: bool) -> None:
         self._offers.discard(key)

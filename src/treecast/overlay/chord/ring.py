@@ -53,7 +53,7 @@ class StableBase:
         first = bisect_right(self._places, place)
         return self.members[first:] + self.members[:first]
 
-    def skipped(self, begin: int, end: int) -> bool:
+    def skips_member(self, begin: int, end: int) -> bool:
         """Whether one of them lies strictly between."""
         return is_between(begin, self.after(begin)[0].place, end)
 
@@ -168,23 +168,23 @@ class RingMember:
 
     def _set_successors(self, members: Sequence[Member]) -> None:
         """As many of these as are needed, in the order of the ring, and one of the base at the latest as the last."""
-        kept: list[Member] = []
+        successors: list[Member] = []
         others: set[str] = set()
         far = 0
         for member in members:
             if not far < distance(self.me.place, member.place) or not is_genuine(member):
                 break
             far = distance(self.me.place, member.place)
-            kept.append(member)
+            successors.append(member)
             if member.peer != self.me.peer:
                 others.add(member.peer)
             if len(others) == self._settings.replicas:
                 break
-        if not any(map(self.is_permanent, kept)):
-            last = kept[-1] if kept else self.me
-            kept.append(self._base.after(last.place)[0])
-        if kept != self.successors:
-            self.successors = kept
+        if not any(map(self.is_permanent, successors)):
+            last = successors[-1] if successors else self.me
+            successors.append(self._base.after(last.place)[0])
+        if successors != self.successors:
+            self.successors = successors
             self._watch(self)
 
     # -- rectify

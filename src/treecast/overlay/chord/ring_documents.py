@@ -74,11 +74,11 @@ class RingDocuments:
         self._settings = settings
         self._absorb = absorb
         self._underway: dict[int, _Underway] = {}  # ascending
-        self._stored: deque[int] = deque()  # not known to be durable
+        self._undurable_numbers: deque[int] = deque()  # not known to be durable
         self._ready: deque[int] = deque()
         self._active: set[int] = set()
-        self._again: list[tuple[int, int]] = []  # when, and which
-        self._failed: OrderedDict[int, tuple[str, ...]] = OrderedDict()
+        self._retries: list[tuple[int, int]] = []  # when, and which
+        self._failures: OrderedDict[int, tuple[str, ...]] = OrderedDict()
         self._answers: dict[_AnswerKey, Send] = {}
         """Answers to publishers whose documents are being filtered,"""
         self._waiting: dict[_AnswerKey, set[int]] = {}
@@ -105,14 +105,14 @@ class RingDocuments:
         """Remember what this turn has accepted. It is filtered once that is durable."""
         for number, *_ in turn.published:
             self._underway[number] = _Underway(turn.now_ms, self._settings.again_ms)
-            self._stored.append(number)
+            self._undurable_numbers.append(number)
             turn.changes.append(Put(UNDERWAY, number, turn.now_ms.to_bytes(TIME_BYTES, "big")))
         if turn.published:
             turn.send(self._broker.name, BeginFiltering(turn.published[-1][0]))
 
     def hold_answers(self, turn: Turn) -> None:
         """Publishers are answered when their documents were filtered."""
-        kept: list[Effect] = []
+        effects_to_send: list[Effect] = []
         for effect in turn.sends:
             if isinstance(effect, Send) and isinstance(effect.message, Answer) and any(effect.message.documents):
                 waiting = set(filter(self._is_new, effect.message.documents))
@@ -123,8 +123,8 @@ class RingDocuments:
                         self._waited_for.setdefault(number, {})[key] = None
                     continue
                 effect = self._complete(effect)
-            kept.append(effect)
-        turn.sends = kept
+            effects_to_send.append(effect)
+        turn.sends = effects_to_send
 
     def _is_new(self, number: int) -> bool:
         underway = self._underway.get(number)
@@ -135,7 +135,7 @@ class RingDocuments:
         partial = []
         for item, number in enumerate(send.message.documents):
             underway = self._underway.get(number)
-            unreachable = (underway.unreachable if underway is not None else None) or self._failed.get(number, ())
+            unreachable = (underway.unreachable if underway is not None else None) or self._failures.get(number, ())
             if unreachable:
                 partial.append(Partial(item, list(unreachable[:UNREACHABLE_MAX])))
         return Send(send.to, msgspec.structs.replace(send.message, partial=partial))
@@ -143,13 +143,13 @@ class RingDocuments:
     # -- through the ring
 
     def begin(self, upto: int, turn: Turn) -> None:
-        while self._stored and self._stored[0] <= upto:
-            self._ready.append(self._stored.popleft())
+        while self._undurable_numbers and self._undurable_numbers[0] <= upto:
+            self._ready.append(self._undurable_numbers.popleft())
         self._start(turn)
 
     def tick(self, turn: Turn) -> None:
-        while self._again and self._again[0][0] <= turn.now_ms:
-            self._ready.append(heappop(self._again)[1])
+        while self._retries and self._retries[0][0] <= turn.now_ms:
+            self._ready.append(heappop(self._retries)[1])
         self._start(turn)
 
     def _start(self, turn: Turn) -> None:
@@ -158,10 +158,10 @@ class RingDocuments:
             self._active.add(number)
             id = f"{self._broker.store_id} {number}"
             try:
-                kept = self.find(id)
-                if kept is None or kept.body is None:
+                document = self.find(id)
+                if document is None or document.body is None:
                     raise StorageError(f"document {number} is gone", code="TC424")
-                effects = self._nfa.publish(kept.body, id=id, method=self._settings.method, now_ms=turn.now_ms)
+                effects = self._nfa.publish(document.body, id=id, method=self._settings.method, now_ms=turn.now_ms)
             except TreecastError:
                 # Damaged, or dropped because something could not be reached for days.
                 self._end(number, (self._nfa.name,), turn, is_over=True)
@@ -178,12 +178,12 @@ class RingDocuments:
             return None
         return Fetched(0, self._broker.tail.body(row.body), row.source, row.id, row.published_ms)
 
-    def take_result(self, published: Published, turn: Turn) -> None:
-        number = int(published.document.rpartition(" ")[2])
+    def take_result(self, result: Published, turn: Turn) -> None:
+        number = int(result.document.rpartition(" ")[2])
         underway = self._underway.get(number)
         if underway is not None and number in self._active:
             is_old = turn.now_ms - underway.since_ms >= self._settings.give_up_ms
-            self._end(number, published.unreachable, turn, is_over=is_old or published.is_complete)
+            self._end(number, result.unreachable, turn, is_over=is_old or result.is_complete)
         self._start(turn)
 
     def _end(self, number: int, unreachable: tuple[str, ...], turn: Turn, is_over: bool) -> None:
@@ -201,16 +201,16 @@ class RingDocuments:
                 self.complete += 1
         else:
             self.partial += is_first
-            heappush(self._again, (turn.now_ms + underway.wait_ms, number))
+            heappush(self._retries, (turn.now_ms + underway.wait_ms, number))
             underway.wait_ms = min(2 * underway.wait_ms, self._settings.again_ms_max)
         if is_first:
             self._answer(number, turn)
 
     def _give_up(self, number: int, unreachable: tuple[str, ...], turn: Turn) -> None:
         self.given_up += 1
-        self._failed[number] = unreachable
-        if len(self._failed) > FAILED_MAX:
-            self._failed.popitem(last=False)
+        self._failures[number] = unreachable
+        if len(self._failures) > FAILED_MAX:
+            self._failures.popitem(last=False)
         turn.events.append(GivenUp(number, unreachable[:UNREACHABLE_MAX]))
 
     def _answer(self, number: int, turn: Turn) -> None:

@@ -96,7 +96,7 @@ class Seen(msgspec.Struct, frozen=True):
     rows: list[dict[str, str | int]]
 
 
-class _Taken(msgspec.Struct, frozen=True):
+class _FetchedDocument(msgspec.Struct, frozen=True):
     """A document that was published at another peer (`Incoming`)."""
 
     number: int
@@ -144,11 +144,11 @@ class RingPeer:
         self._turn = Turn(0)
         self._told_ms: OrderedDict[str, int] = OrderedDict()
         self._fetches: dict[str, list[Callable[[], None]]] = {}
-        self._taken: OrderedDict[str, int] = OrderedDict()
-        self._next_taken = 1
+        self._number_by_document: OrderedDict[str, int] = OrderedDict()
+        self._next_number = 1
         for number, value in self.broker.shadow.rows(TAKEN, 0):
-            self._taken[value.decode("utf-8", "surrogatepass")] = number
-            self._next_taken = number + 1
+            self._number_by_document[value.decode("utf-8", "surrogatepass")] = number
+            self._next_number = number + 1
         self.refused = self.taken = 0
         self.has_left = False
 
@@ -264,7 +264,7 @@ class RingPeer:
         """A document matches subscriptions of this host. `end` when their queues have it."""
         document, publisher = message.document, message.publisher
         # What was published here was matched when it was accepted.
-        if not matches or publisher == self.name or document in self._taken:
+        if not matches or publisher == self.name or document in self._number_by_document:
             end()
             return
         waiting = self._fetches.get(document)
@@ -293,8 +293,8 @@ class RingPeer:
         origin, _, number = document.rpartition(" ")
         if fetched.body is None or not number.isdecimal():
             return
-        taken = _Taken(int(number), fetched.source, fetched.id, fetched.published_ms, fetched.body)
-        self.broker.take(origin, [taken], self._turn)
+        document_taken = _FetchedDocument(int(number), fetched.source, fetched.id, fetched.published_ms, fetched.body)
+        self.broker.take(origin, [document_taken], self._turn)
         self.taken += 1
         self._remember(document)
         for end in waiting:
@@ -302,11 +302,11 @@ class RingPeer:
 
     def _remember(self, document: str) -> None:
         changes = self._turn.changes
-        self._taken[document] = self._next_taken
-        changes.append(Put(TAKEN, self._next_taken, document.encode("utf-8", "surrogatepass")))
-        self._next_taken += 1
-        if len(self._taken) > self.settings.taken_max:
-            _, row = self._taken.popitem(last=False)
+        self._number_by_document[document] = self._next_number
+        changes.append(Put(TAKEN, self._next_number, document.encode("utf-8", "surrogatepass")))
+        self._next_number += 1
+        if len(self._number_by_document) > self.settings.taken_max:
+            _, row = self._number_by_document.popitem(last=False)
             changes.append(Delete(TAKEN, row))
 
     # --- looking at it -----------------------------------------------------------------------------------------------

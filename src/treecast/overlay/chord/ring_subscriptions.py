@@ -5,7 +5,7 @@ this peer stores the subscription and answers. In the ring it has another id, wi
 changed is added under a new number before the old one is removed, so none is without states in between.
 
 Requests of one client are done in order, so whatever follows such a request waits with it. A crash forgets what waits;
-its client asks again. A client that begins anew, and asks for the same, has not waited in vain.
+its client asks again. If a client starts over and asks for the same, the time that it has waited counts.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class RingSubscriptions:
         self._ring_ids = {id: value.decode("utf-8", "surrogatepass") for id, value in broker.shadow.rows(RING_IDS, "")}
         self._last = max((int(each.partition(" ")[0]) for each in nfa.indexing.subscriptions), default=0)
         self._queues: dict[str, deque[_Waiting]] = {}
-        self._abandoned: dict[str, deque[_Waiting]] = {}
+        self._abandoned_requests: dict[str, deque[_Waiting]] = {}
         self._by_ring_id: dict[str, _Waiting] = {}
-        self._adopted: dict[str, str] = {}
+        self._adopted_subscriptions: dict[str, str] = {}
         """Subscriptions that the broker had before it became a peer of a ring, by their ids there."""
         self._removals: deque[tuple[int, str]] = deque()  # to be tried again, and when
         self._is_begun = False
@@ -94,7 +94,7 @@ class RingSubscriptions:
         for id, data in list(self._broker.shadow.rows(SUBSCRIPTIONS, "")):
             if id not in self._ring_ids:
                 row = decode(data, SubscriptionRow)
-                self._adopted[self._add(Subscribe(id, row.query, row.namespaces, row.ordered), turn)] = id
+                self._adopted_subscriptions[self._add(Subscribe(id, row.query, row.namespaces, row.ordered), turn)] = id
 
     def _add(self, item: Subscribe, turn: Turn) -> str:
         """Let the ring store it; returns its id there. Raises QueryError."""
@@ -209,7 +209,7 @@ class RingSubscriptions:
         elif change.change == "subscribed" and waiting is not None:
             waiting.pending.discard(change.id)
         elif change.change == "subscribed":
-            id = self._adopted.pop(change.id, None)
+            id = self._adopted_subscriptions.pop(change.id, None)
             if id is not None and self._broker.subscription(id) is not None:
                 self._count_from_now(change.id, turn)
         self.release(turn)
@@ -232,26 +232,26 @@ class RingSubscriptions:
         for id in [id for id in self._ring_ids if self._broker.subscription(id) is None]:
             self._remove(id, turn)
 
-    # -- clients that begin anew
+    # -- clients that start over
 
     def abandon(self, client: str) -> None:
         """What a client has asked for before does not count any more, unless it asks again."""
         queue = self._queues.pop(client, None)
         if queue:
-            self._abandoned[client] = queue + self._abandoned.pop(client, deque())
+            self._abandoned_requests[client] = queue + self._abandoned_requests.pop(client, deque())
 
     def _resume(self, client: str, request: Request, turn: Turn) -> _Waiting | None:
         """The same request again: it has waited for a while already."""
-        abandoned = self._abandoned.get(client)
-        if not abandoned:
+        requests = self._abandoned_requests.get(client)
+        if not requests:
             return None
-        if abandoned[0].request.command != request.command:
-            for waiting in self._abandoned.pop(client):
+        if requests[0].request.command != request.command:
+            for waiting in self._abandoned_requests.pop(client):
                 self._count -= 1
                 self._take_back(waiting, turn)
             return None
-        waiting = abandoned.popleft()
-        if not abandoned:
-            del self._abandoned[client]
+        waiting = requests.popleft()
+        if not requests:
+            del self._abandoned_requests[client]
         waiting.request = request
         return waiting

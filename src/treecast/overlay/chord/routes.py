@@ -134,27 +134,27 @@ def _split(path: Path) -> list[Part] | None:
     return parts if _split_path(path, (), None, parts) else None
 
 
-def _split_path(path: Path, inherited: tuple[PathStep, ...], parent: int | None, parts: list[Part]) -> bool:
+def _split_path(path: Path, steps_above: tuple[PathStep, ...], parent: int | None, parts: list[Part]) -> bool:
     if not path.steps or (path.absolute and parent is not None) or path.variable is not None:
         return False
     if any(step.kind != "element" or step.axis != "child" for step in path.steps):
         return False
     number = len(parts)
-    steps = inherited + tuple(map(_path_step, path.steps))
-    parts.append(Part(steps, parent, max(len(inherited) - 1, 0)))
-    for place, step in enumerate(path.steps, start=len(inherited)):
+    steps = steps_above + tuple(map(_path_step, path.steps))
+    parts.append(Part(steps, parent, max(len(steps_above) - 1, 0)))
+    for place, step in enumerate(path.steps, start=len(steps_above)):
         for condition in step.predicates:
             if not _split_condition(condition, steps[: place + 1], number, parts):
                 return False
     return True
 
 
-def _split_condition(condition: Condition, inherited: tuple[PathStep, ...], parent: int, parts: list[Part]) -> bool:
+def _split_condition(condition: Condition, steps_above: tuple[PathStep, ...], parent: int, parts: list[Part]) -> bool:
     if isinstance(condition, And):
-        return all(_split_condition(operand, inherited, parent, parts) for operand in condition.operands)
+        return all(_split_condition(operand, steps_above, parent, parts) for operand in condition.operands)
     if not isinstance(condition, Exists) or len(condition.paths) != 1:
         return False
-    return _split_path(condition.paths[0], inherited, parent, parts)
+    return _split_path(condition.paths[0], steps_above, parent, parts)
 
 
 # --- joining ----------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def _branch_depths(part: Part, chain: Chain, nested: Sequence[tuple[int, set[int
     def suits(step: int, depth: int) -> bool:
         left, name = chain[depth]
         return part.steps[step].label in labels_of_name(name) and all(
-            left in found for place, found in nested if place == step
+            left in elements for place, elements in nested if place == step
         )
 
     step, last = len(part.steps) - 1, len(chain) - 1

@@ -88,40 +88,42 @@ class Shedding:
         self._underway.add(key)
         mark = Entry(key, MARK, max(peer.wall_ms, 1), b"%d" % copies)
 
-        def marked(answer: str) -> None:
+        def on_marked(answer: str) -> None:
             # From here on changes go to the copies too, so nothing is missed between the two steps.
             if answer == "stored":
                 self._write_copies(
-                    key, peer.entries.shelf.entries(key), copies, lambda done: self._tell(key, copies, done)
+                    key, peer.entries.shelf.entries(key), copies, lambda is_done: self._tell(key, copies, is_done)
                 )
             else:
                 self._underway.discard(key)
 
-        peer.entries.store_entries(ring, [mark], marked)
+        peer.entries.store_entries(ring, [mark], on_marked)
 
     def _write_copies(self, key: str, entries: list[Entry], copies: int, then: Callable[[bool], None]) -> None:
         waiting = copies
         is_stored = True
 
-        def written(done: bool) -> None:
+        def on_written(is_done: bool) -> None:
             nonlocal waiting, is_stored
             waiting -= 1
-            is_stored = is_stored and done
+            is_stored = is_stored and is_done
             if waiting == 0:
                 then(is_stored)
 
         for number in range(1, copies + 1):
             stored_key = f"{key}#{number}"
             # The mark goes along: it says that a copy is there, even of a state without queries.
-            again = [Entry(stored_key, entry.id, entry.version, entry.value, entry.is_removed) for entry in entries]
+            copied_entries = [
+                Entry(stored_key, entry.id, entry.version, entry.value, entry.is_removed) for entry in entries
+            ]
             self._peer.counts["copy messages"] += 1
-            self._peer.write(stored_key, again, written)
+            self._peer.write(stored_key, copied_entries, on_written)
 
     def copy_entry(self, entry: Entry, then: Callable[[], None]) -> None:
         """A state has changed: so do its copies, if it has some. `then` is called when they have."""
         copies = self._own_copies(entry.key)
         if copies:
-            self._write_copies(entry.key, [entry], copies, lambda done: then() if done else None)
+            self._write_copies(entry.key, [entry], copies, lambda is_done: then() if is_done else None)
         else:
             then()
 
@@ -142,9 +144,9 @@ class Shedding:
             return
         ring = self._peer.members[message.index]
         span = distance(ring.me.place, message.end) or 1 << 63
-        known = {*ring.successors, *ring.fingers.values()}
+        known_members = {*ring.successors, *ring.fingers.values()}
         ahead = sorted(
-            (member for member in known if 0 < distance(ring.me.place, member.place) < span),
+            (member for member in known_members if 0 < distance(ring.me.place, member.place) < span),
             key=lambda member: distance(ring.me.place, member.place),
         )
         for number, member in enumerate(ahead):

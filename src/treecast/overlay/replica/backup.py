@@ -1,7 +1,7 @@
 """The backup's side: a replica of another host's broker, group by group.
 
 Groups are applied strictly in order, each together with the row that says how far the replica is; the answer follows
-that. A group that comes too early is ignored, and the primary sends it again. A snapshot goes into a slot of its own,
+that. A group that comes too early is ignored, and the primary sends it again. A snapshot goes into its own slot,
 chunk by chunk, and replaces the replica when it is complete. Until then the former one could still take over.
 """
 
@@ -31,13 +31,13 @@ class Backup:
         """Raises ReplicaError if the message cannot be right; then nothing has changed."""
         match message:
             case Ask():
-                return [*self._complete(message), Send(sender, self._copied(message.nonce))]
+                return [*self._complete(message), Send(sender, self._copied_message(message.nonce))]
             case Copy():
                 return self._take_copy(sender, message)
             case Chunk():
                 return self._take_chunk(sender, message)
 
-    def _copied(self, nonce: int = 0) -> Copied:
+    def _copied_message(self, nonce: int = 0) -> Copied:
         row = self._member.row
         replica = row.coming or row.replica
         return Copied(
@@ -77,7 +77,7 @@ class Backup:
             return []
         is_end = message.part == message.parts - 1
         if message.group <= replica.group:
-            return [Send(sender, self._copied())] if is_end else []
+            return [Send(sender, self._copied_message())] if is_end else []
         if message.group != replica.group + 1 or not self._fits(replica, message):
             return []
         data = self._join_parts(message)
@@ -113,9 +113,9 @@ class Backup:
         assert space is not None
         tables = with_tables(replica.tables, changes)
         member.set(**{name: Replica(replica.slot, message.group, message.lineage, tables)})
-        stored = space.translate(changes)
-        stored.append(member.put())
-        return [Store(tuple(stored)), Send(sender, self._copied())]
+        translated_changes = space.translate(changes)
+        translated_changes.append(member.put())
+        return [Store(tuple(translated_changes)), Send(sender, self._copied_message())]
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Backup:
         if row.coming is None or message.transfer != row.transfer or message.number > row.chunk + 1:
             return []
         if message.number <= row.chunk:
-            return [Send(sender, self._copied())]
+            return [Send(sender, self._copied_message())]
         assert member.coming is not None
         coming = row.coming
         tables = with_tables({**coming.tables, **message.tables}, changes)
@@ -138,6 +138,6 @@ class Backup:
         else:
             coming = Replica(coming.slot, 0, [], tables)
         member.set(coming=coming, chunk=message.number, is_filled=message.is_last)
-        stored = member.coming.translate(changes)
-        stored.append(member.put())
-        return [Store(tuple(stored)), Send(sender, self._copied())]
+        translated_changes = member.coming.translate(changes)
+        translated_changes.append(member.put())
+        return [Store(tuple(translated_changes)), Send(sender, self._copied_message())]

@@ -322,18 +322,18 @@ class ReplicaHost:
         """A broker that this host knows nothing of: it is new, or the disk was lost."""
         if not role.is_new:
             return [Send(sender, Standing(role.broker, role.term, "lost"))]
-        known, _ = self._asking.get(role.broker, (None, 0))
+        known_role, _ = self._asking.get(role.broker, (None, 0))
         if role.backup:
-            if known is None or role.term > known.term:
+            if known_role is None or role.term > known_role.term:
                 self._asking[role.broker] = (role, self._random.getrandbits(62) + 1)
             return [*self._ask(role), Send(sender, Standing(role.broker, role.term, "asking"))]
-        return [*self._found(role), Send(sender, Standing(role.broker, role.term, "asking"))]
+        return [*self._found_broker(role), Send(sender, Standing(role.broker, role.term, "asking"))]
 
     def _ask(self, role: Role) -> list[Effect]:
         """Ask the backup whether it knows more about a broker that seems to be new."""
         return [Send(role.backup, Ask(role.broker, role.term, self._asking[role.broker][1]))]
 
-    def _found(self, role: Role) -> list[Effect]:
+    def _found_broker(self, role: Role) -> list[Effect]:
         """A broker begins, with what the host's own storage may have from a time without replicas."""
         self._asking.pop(role.broker, None)
         home = self._home if self._home is not None and self._home.broker == role.broker else None
@@ -403,7 +403,7 @@ class ReplicaHost:
             return []
         if message.complete_term:
             return self._say(Standing(role.broker, role.term, "lost"))
-        return self._found(role)
+        return self._found_broker(role)
 
     def _take_fenced(self, message: Fenced) -> list[Effect]:
         primary = self._primaries.get(message.broker)
@@ -441,5 +441,5 @@ def lineage_with(lineage: Lineage, term: int, first: int, count_max: int) -> Lin
     >>> lineage_with([(5, 1), (6, 41)], 7, 60, 64), lineage_with([(5, 1), (6, 41)], 7, 41, 64)
     ([(5, 1), (6, 41), (7, 60)], [(5, 1), (7, 41)])
     """
-    kept = [(past, begin) for past, begin in lineage if begin < first]
-    return [*kept, (term, first)][-max(count_max, 2) :]  # the last group is of the term before
+    earlier_terms = [(past, begin) for past, begin in lineage if begin < first]
+    return [*earlier_terms, (term, first)][-max(count_max, 2) :]  # the last group is of the term before

@@ -77,7 +77,7 @@ class Replicated:
         self.speaker = ""
         """In whose name the broker sends; empty: in that of the host."""
         self._retry = Retry(random, settings.resend_ms, settings.resend_ms_max)
-        self._held: deque[tuple[int, Effect]] = deque()
+        self._held_effects: deque[tuple[int, Effect]] = deque()
         self._held_since_ms: int | None = None
         self._drops: deque[tuple[int, DropBefore]] = deque()
         self._log: deque[tuple[int, int]] = deque()  # groups in the log, with their bytes, as far as is known
@@ -91,7 +91,7 @@ class Replicated:
         self.safe = 0
         """The backup has all groups up to this one, and is complete."""
         self._position = 0  # the last group that the backup has said it has
-        self._sent = 0
+        self._last_group_sent = 0
         self._flight: deque[tuple[int, int]] = deque()  # groups that were sent, with their bytes
         self._flight_bytes = 0
         self._is_streaming = False
@@ -116,7 +116,7 @@ class Replicated:
         row, group = self._member.row, self._member.group
         return {
             "replica_groups_behind": group - self._position if row.backup else 0,
-            "replica_effects_held": len(self._held),
+            "replica_effects_held": len(self._held_effects),
             "replica_dropped": self.dropped,
             "replica_overtaken": self.overtaken,
             "replica_is_paired": int(row.is_paired),
@@ -130,7 +130,7 @@ class Replicated:
     def is_full(self) -> bool:
         """Too much waits for the backup: no requests are taken."""
         settings = self._settings
-        return self.state == "paired" and (len(self._held) >= settings.held_effects_max or self._is_far_ahead())
+        return self.state == "paired" and (len(self._held_effects) >= settings.held_effects_max or self._is_far_ahead())
 
     def _is_far_ahead(self) -> bool:
         settings = self._settings
@@ -190,16 +190,16 @@ class Replicated:
             if is_urgent or self._may_leave():
                 out.append(effect)
             else:
-                self._held.append((self._member.group, effect))
+                self._held_effects.append((self._member.group, effect))
                 self._held_since_ms = now_ms if self._held_since_ms is None else self._held_since_ms
         return out
 
     def _may_leave(self) -> bool:
         """Nothing waits, and the backup has all groups."""
-        return not self._member.row.is_paired or (not self._held and self.safe >= self._member.group)
+        return not self._member.row.is_paired or (not self._held_effects and self.safe >= self._member.group)
 
-    def _store(self, asked: Sequence[Change]) -> list[Effect]:
-        changes = list(one_by_one(asked))
+    def _store(self, requested_changes: Sequence[Change]) -> list[Effect]:
+        changes = list(one_by_one(requested_changes))
         member = self._member
         group = member.group + 1
         member.advance(changes, group)
@@ -208,14 +208,14 @@ class Replicated:
         # A body is dropped when the backup has the group that says so, or will have it from a snapshot: until then,
         # earlier groups may need it.
         self._drops += ((group, change) for change in changes if type(change) is DropBefore)
-        done = max(self._position, self._log_first - 1) if has_backup else group
-        while self._drops and self._drops[0][0] <= done:
+        copied_group = max(self._position, self._log_first - 1) if has_backup else group
+        while self._drops and self._drops[0][0] <= copied_group:
             own.append(self._drops.popleft()[1])
-        stored = self._space.translate(own)
-        stored += self._log_group(group, changes) if has_backup else []
-        stored.append(member.put())
-        effects: list[Effect] = [Store(tuple(stored))]
-        if self._is_streaming and self._sent == group - 1 and self._has_room():
+        translated_changes = self._space.translate(own)
+        translated_changes += self._log_group(group, changes) if has_backup else []
+        translated_changes.append(member.put())
+        effects: list[Effect] = [Store(tuple(translated_changes))]
+        if self._is_streaming and self._last_group_sent == group - 1 and self._has_room():
             effects += self._copy(group, encode_changes(changes))
         return effects
 
@@ -225,7 +225,7 @@ class Replicated:
         data = encode_changes(changes, with_bodies=False)
         self._log.append((group, len(data)))
         self._log_bytes += len(data)
-        logged: list[Change] = [Put(log, group, data)]
+        log_changes: list[Change] = [Put(log, group, data)]
         kept_from = self._position + 1
         if not self._member.row.is_paired and self._is_far_ahead():
             # The broker goes on; the backup begins with another snapshot.
@@ -236,8 +236,8 @@ class Replicated:
         if kept_from > self._log_first:
             self._log_first = kept_from
             self._uncount(kept_from)
-            logged.append(DeleteBefore(log, kept_from))
-        return logged
+            log_changes.append(DeleteBefore(log, kept_from))
+        return log_changes
 
     def _is_filling(self) -> bool:
         """The backup is there, and gets a snapshot or groups."""
@@ -255,14 +255,14 @@ class Replicated:
         return [DeleteBefore(self._space.table(LOG), self._log_first)]
 
     def release(self) -> list[Effect]:
-        """Let go what waited for nothing but what the backup has now."""
+        """Release what waited for nothing but what the backup has now."""
         safe = self.safe if self._member.row.is_paired else self._member.group
-        released: list[Effect] = []
-        while self._held and self._held[0][0] <= safe:
-            released.append(self._held.popleft()[1])
-        if released or not self._held:
+        effects: list[Effect] = []
+        while self._held_effects and self._held_effects[0][0] <= safe:
+            effects.append(self._held_effects.popleft()[1])
+        if effects or not self._held_effects:
             self._held_since_ms = None
-        return released
+        return effects
 
     # --- talking to the backup ----------------------------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ class Replicated:
         transfer = self._transfer
         if transfer is not None and message.transfer == transfer.id and message.is_coming:
             transfer.acknowledge(message.chunk)
-            effects += (self._chunk(*chunk) for chunk in transfer.unacknowledged())
+            effects += (self._chunk(*chunk) for chunk in transfer.unacknowledged_chunks())
         elif has_prefix and message.group + 1 >= self._log_first and (message.is_filled or not message.is_coming):
             self._stream_from(message)
         elif self._is_beginning:
@@ -328,13 +328,13 @@ class Replicated:
             begin = _Begin(self._member.group, self._transfer_id)
             effects.append(Send(self._host, Inner(self.name, self.life, begin)))
         else:
-            effects += (self._chunk(*chunk) for chunk in transfer.unacknowledged())  # its first one is lost
+            effects += (self._chunk(*chunk) for chunk in transfer.unacknowledged_chunks())  # its first one is lost
 
     def _stream_from(self, message: Copied) -> None:
         self._transfer = None
         self._transfer_id = message.transfer
         self._is_streaming = True
-        self._position = self._sent = message.group
+        self._position = self._last_group_sent = message.group
         self._uncount(self._position + 1)
         self._flight.clear()
         self._flight_bytes = 0
@@ -342,7 +342,7 @@ class Replicated:
     def _advance(self, group: int, now_ms: int) -> None:
         self._position = group
         self._uncount(group + 1)
-        self._sent = max(group, self._sent)
+        self._last_group_sent = max(group, self._last_group_sent)
         while self._flight and self._flight[0][0] <= group:
             self._flight_bytes -= self._flight.popleft()[1]
         self._retry.reset()
@@ -352,7 +352,7 @@ class Replicated:
         """The backup has nearly everything, and the rest is on its way: from now on, what it does not have waits."""
         member = self._member
         behind = member.group - self._position
-        if self._sent < member.group or behind > self._settings.window_groups_max // 10:
+        if self._last_group_sent < member.group or behind > self._settings.window_groups_max // 10:
             # Were more than a window missing, answers could wait for so long that the backup is given up.
             return []
         self._complete_at = max(member.group, self._complete_at)
@@ -373,11 +373,11 @@ class Replicated:
             for number, data in self._transfer.more():
                 effects.append(self._chunk(number, data))
             return effects
-        while self._is_streaming and self._sent < self._member.group and self._has_room():
-            logged = self._space.get(LOG, self._sent + 1)
-            if logged is None:
+        while self._is_streaming and self._last_group_sent < self._member.group and self._has_room():
+            group_data = self._space.get(LOG, self._last_group_sent + 1)
+            if group_data is None:
                 break  # it is not durable yet
-            effects += self._copy(self._sent + 1, encode_changes(decode_changes(logged, self._space)))
+            effects += self._copy(self._last_group_sent + 1, encode_changes(decode_changes(group_data, self._space)))
         return effects
 
     def _copy(self, group: int, data: bytes) -> list[Effect]:
@@ -387,7 +387,7 @@ class Replicated:
             self._is_streaming = False
             self._log_first = group + 1  # as if the log did not have it: a snapshot will
             return []
-        self._sent = group
+        self._last_group_sent = group
         self._flight.append((group, len(data)))
         self._flight_bytes += len(data)
         parts = [data[begin : begin + size_max] for begin in range(0, len(data), size_max)]

@@ -29,7 +29,7 @@ class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """nor if the rows of these groups are so large."""
     joining_groups_max: int = 500_000
     """A backup that is being filled falls behind meanwhile. If it falls behind further than the two limits above, it
-    begins anew and may fall behind twice as far as the last time, up to so many groups,"""
+    starts over and may fall behind twice as far as the last time, up to so many groups,"""
     joining_bytes_max: int = 4 << 30
     """and up to so many bytes of their rows, on disk."""
     held_effects_max: int = 20_000

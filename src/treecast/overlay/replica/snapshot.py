@@ -32,7 +32,7 @@ class Transfer:
         self._space = space
         self._settings = settings
         self._changes = self._read()
-        self._made = 0
+        self._chunk_count = 0
         self._waiting: dict[int, bytes] = {}
 
     def _read(self) -> Iterator[Change]:
@@ -46,11 +46,11 @@ class Transfer:
 
     def acknowledge(self, number: int) -> None:
         """The backup has all chunks up to this one."""
-        for acknowledged in range(self.acknowledged + 1, number + 1):
-            self._waiting.pop(acknowledged, None)
+        for chunk_number in range(self.acknowledged + 1, number + 1):
+            self._waiting.pop(chunk_number, None)
         self.acknowledged = max(number, self.acknowledged)
 
-    def unacknowledged(self) -> list[tuple[int, bytes]]:
+    def unacknowledged_chunks(self) -> list[tuple[int, bytes]]:
         return sorted(self._waiting.items())
 
     def more(self) -> Iterator[tuple[int, bytes]]:
@@ -64,7 +64,7 @@ class Transfer:
                 if size >= self._settings.chunk_bytes_max:
                     break
             else:
-                self.last = self._made + 1
-            self._made += 1
-            data = self._waiting[self._made] = encode_changes(changes)
-            yield self._made, data
+                self.last = self._chunk_count + 1
+            self._chunk_count += 1
+            data = self._waiting[self._chunk_count] = encode_changes(changes)
+            yield self._chunk_count, data

@@ -77,33 +77,33 @@ class Downward:
         if client is None and len(self.clients) >= self._settings.clients_max:
             return [], []
         if client is None or client.incarnation != message.incarnation:
-            gone = self.forget(name)
+            unwanted_roots = self.forget(name)
             client = self.clients[name] = Client(message.incarnation)
         elif message.serial <= client.serial:
             return [], []  # an old one that was late, or the same again
         else:
-            gone = []
+            unwanted_roots = []
         client.serial = message.serial
         client.is_granted = False
         client.refused = []
         client.proof = message.proof
-        wanted: dict[Subtree, Want] = {}
+        want_by_part: dict[Subtree, Want] = {}
         for one in message.wants:
             part = self._valid(name, one, message.proof)
             if part is None:
                 client.refused.append(one)
             else:
-                wanted[part] = one
-        ended = [part for part in client.feeds if part not in wanted]
-        for part in ended:
+                want_by_part[part] = one
+        ended_parts = [part for part in client.feeds if part not in want_by_part]
+        for part in ended_parts:
             self.table.unsubscribe(name, part)
             del client.feeds[part]
-        new = [part for part in wanted if part not in client.feeds]
-        for part, want in wanted.items():
+        new_parts = [part for part in want_by_part if part not in client.feeds]
+        for part, want in want_by_part.items():
             self.table.subscribe(name, part)
             if part not in client.feeds or want.position < client.feeds[part].position:
                 client.feeds[part] = self._new_feed(part, want.position)  # it may have forgotten what it had
-        return [part.root for part in new], gone + [part.root for part in ended]
+        return [part.root for part in new_parts], unwanted_roots + [part.root for part in ended_parts]
 
     def _valid(self, name: str, want: Want, proof: bytes) -> Subtree | None:
         """The subtree, if there is one and the neighbour may have it."""
@@ -130,9 +130,9 @@ class Downward:
             self.table.unsubscribe(name, part)
         return [part.root for part in client.feeds]
 
-    def drop(self, gone: Collection[int]) -> list[int]:
+    def drop(self, removed_ids: Collection[int]) -> list[int]:
         """These elements are about to be removed from the document. Returns the roots that are wanted no more."""
-        return self._end(lambda name, part: part.root in gone or any(id in gone for id in part.without))
+        return self._end(lambda name, part: part.root in removed_ids or any(id in removed_ids for id in part.without))
 
     def check_again(self) -> list[int]:
         """Rights have changed: end what may not be had any more. Returns the roots that are wanted no more."""

@@ -64,8 +64,8 @@ class MemberPeer:
         self.neighbours = Neighbours(UNKNOWN_RANK, random.getrandbits(48), brokers, self._settings)
         self.mail_tree = tree_name(assembly.document, "")
         self.view_tree = tree_name(assembly.document, assembly.group)
-        made = (SubscriberPeer(name, 0, random, brokers=self.neighbours, settings=settings) for _ in range(2))
-        self.mail, self.view = made
+        peers = (SubscriberPeer(name, 0, random, brokers=self.neighbours, settings=settings) for _ in range(2))
+        self.mail, self.view = peers
         self.view.edition = edition
         self.refused = 0
         """Parcels that could not be opened, and times that everything was fetched again."""
@@ -112,18 +112,18 @@ class MemberPeer:
         return []
 
     def _take_mail(self, effects: list[Effect], now_ms: int) -> list[Effect]:
-        found: list[Effect] = []
+        results: list[Effect] = []
         is_admitted = False
         for effect in effects:
             if isinstance(effect, Deliver) and isinstance(effect.event, Arrival):
                 is_admitted |= self._read_mail(effect.event.elements)
             else:
-                found.append(effect)
-        found = of_tree(self.mail_tree, found)
+                results.append(effect)
+        results = of_tree(self.mail_tree, results)
         if is_admitted:
-            found += of_tree(self.view_tree, self.view.want(self.view.parts(), now_ms))
-            found += self._settle(now_ms)
-        return found
+            results += of_tree(self.view_tree, self.view.want(self.view.parts(), now_ms))
+            results += self._settle(now_ms)
+        return results
 
     def _read_mail(self, elements: Iterable[ElementState]) -> bool:
         is_admitted = False
@@ -136,16 +136,16 @@ class MemberPeer:
         return is_admitted
 
     def _take_parcels(self, effects: list[Effect], now_ms: int) -> list[Effect]:
-        found: list[Effect] = []
+        results: list[Effect] = []
         has_arrived = False
         for effect in effects:
             if isinstance(effect, Deliver) and isinstance(effect.event, Arrival):
                 self._take(effect.event.elements)
                 has_arrived = True
             else:
-                found.append(effect)
-        found = of_tree(self.view_tree, found)
-        return [*found, *self._settle(now_ms)] if has_arrived else found
+                results.append(effect)
+        results = of_tree(self.view_tree, results)
+        return [*results, *self._settle(now_ms)] if has_arrived else results
 
     def _take(self, elements: Iterable[ElementState]) -> None:
         for one in elements:

@@ -32,12 +32,12 @@ class Neighbour:
 class Neighbours:
     """The neighbours of one peer."""
 
-    def __init__(self, rank: int, incarnation: int, known: Iterable[str], settings: SelectiveSettings) -> None:
+    def __init__(self, rank: int, incarnation: int, names: Iterable[str], settings: SelectiveSettings) -> None:
         self.rank = rank
         self.incarnation = incarnation
-        self._known = list(known)
+        self._names = list(names)
         self._settings = settings
-        self._heard: dict[str, Neighbour] = {}
+        self._neighbour_by_name: dict[str, Neighbour] = {}
         self._said_ms: int | None = None
         self._asks = False
         self.address = ""
@@ -47,37 +47,37 @@ class Neighbours:
         """A peer is there; says whether it is new or has been restarted."""
         if abs(message.rank - self.rank) != 1:
             return False
-        old = self._heard.get(sender)
-        if old is None and len(self._heard) >= NEIGHBOURS_MAX:
+        old = self._neighbour_by_name.get(sender)
+        if old is None and len(self._neighbour_by_name) >= NEIGHBOURS_MAX:
             return False
         is_new = old is None or old.incarnation != message.incarnation
-        self._heard[sender] = Neighbour(message.rank, message.incarnation, now_ms, message.address)
+        self._neighbour_by_name[sender] = Neighbour(message.rank, message.incarnation, now_ms, message.address)
         return is_new
 
     def above(self, now_ms: int) -> list[str]:
         """Those of the level above that are alive."""
-        return [name for name in self._heard if self.is_above(name) and self.is_alive(name, now_ms)]
+        return [name for name in self._neighbour_by_name if self.is_above(name) and self.is_alive(name, now_ms)]
 
     def is_above(self, name: str) -> bool:
         """Whether it is nearer to the source: requests go to such peers only, and updates come only from them."""
-        one = self._heard.get(name)
+        one = self._neighbour_by_name.get(name)
         return one is not None and one.rank == self.rank - 1
 
     def is_below(self, name: str) -> bool:
-        one = self._heard.get(name)
+        one = self._neighbour_by_name.get(name)
         return one is not None and one.rank == self.rank + 1
 
     def is_alive(self, name: str, now_ms: int) -> bool:
-        one = self._heard.get(name)
+        one = self._neighbour_by_name.get(name)
         return one is not None and abs(now_ms - one.heard_ms) < self._settings.failure_ms
 
     def silence_ms(self, name: str, now_ms: int) -> int:
         """How long a peer has not been heard. A clock that was set back counts as a long time."""
-        one = self._heard.get(name)
+        one = self._neighbour_by_name.get(name)
         return abs(now_ms - one.heard_ms) if one is not None else self._settings.lease_ms
 
     def incarnation_of(self, name: str) -> int:
-        one = self._heard.get(name)
+        one = self._neighbour_by_name.get(name)
         return one.incarnation if one is not None else 0
 
     def tick(self, now_ms: int, needs_outline: bool) -> list[Effect]:
@@ -87,21 +87,21 @@ class Neighbours:
         asks = self._said_ms is None or self._asks
         self._asks = False
         self._said_ms = now_ms
-        names = list(dict.fromkeys([*self._known, *self._heard]))
+        names = list(dict.fromkeys([*self._names, *self._neighbour_by_name]))
         return [Send(name, Presence(self.rank, self.incarnation, asks, needs_outline, self.address)) for name in names]
 
     def forget(self, now_ms: int, lease_ms: int) -> None:
         """Forget neighbours that have been silent for long, so that nobody speaks to them for ever."""
-        for name in [name for name, one in self._heard.items() if abs(now_ms - one.heard_ms) >= lease_ms]:
-            del self._heard[name]
+        for name in [name for name, one in self._neighbour_by_name.items() if abs(now_ms - one.heard_ms) >= lease_ms]:
+            del self._neighbour_by_name[name]
 
     def address_of(self, name: str) -> str:
         """Where a neighbour says that it can be reached; empty if it has not said so."""
-        one = self._heard.get(name)
+        one = self._neighbour_by_name.get(name)
         return one.address if one is not None else ""
 
     def rank_of(self, name: str) -> int:
-        return self._heard[name].rank
+        return self._neighbour_by_name[name].rank
 
     def say_soon(self) -> None:
         """Say with the next tick that this peer is there, and ask the others to say so."""
@@ -113,4 +113,4 @@ class Neighbours:
 
     def names(self) -> list[str]:
         """All that have been heard."""
-        return list(self._heard)
+        return list(self._neighbour_by_name)

@@ -54,35 +54,37 @@ def change_to(outline: Outline, rows: Sequence[Row]) -> OutlineChange | None:
     new = dict(rows)
     if rows[0] != (outline.root, -1):
         return None
-    removed = [id for id in outline if id not in new and (above := outline.parent(id)) is not None and above in new]
+    removed_tops = [
+        id for id in outline if id not in new and (above := outline.parent(id)) is not None and above in new
+    ]
     children: dict[int, int] = {}
-    inserted: list[tuple[int, int, int]] = []
+    insertions: list[tuple[int, int, int]] = []
     for id, parent in rows[1:]:
         position = children.get(parent, 0)
         children[parent] = position + 1
         if id not in outline:
-            inserted.append((id, parent, position))
+            insertions.append((id, parent, position))
         elif outline.parent(id) != parent:
             return None
-    kept = [id for id, _ in rows if id in outline]
-    if kept != [id for id in outline if id in new]:
+    common_ids = [id for id, _ in rows if id in outline]
+    if common_ids != [id for id in outline if id in new]:
         return None
-    return OutlineChange(removed, inserted)
+    return OutlineChange(removed_tops, insertions)
 
 
 def is_possible(outline: Outline, change: OutlineChange) -> bool:
     """Whether an outline can be changed in this way."""
-    gone: set[int] = set()
+    removed_ids: set[int] = set()
     for top in change.removed:
-        if top not in outline or top == outline.root or top in gone:
+        if top not in outline or top == outline.root or top in removed_ids:
             return False
-        gone.update(outline.subtree(top))
+        removed_ids.update(outline.subtree(top))
     counts: dict[int, int] = {}
     for id, parent, position in change.inserted:
         if parent not in counts:
-            if parent not in outline or parent in gone:
+            if parent not in outline or parent in removed_ids:
                 return False
-            counts[parent] = sum(child not in gone for child in outline.children(parent))
+            counts[parent] = sum(child not in removed_ids for child in outline.children(parent))
         if id < 0 or id in outline or id in counts or not 0 <= position <= counts[parent]:
             return False
         counts[parent] += 1

@@ -24,7 +24,7 @@ class Publication:
         self.publisher = publisher
         self._watches = watches or {}
         self._parcels: dict[str, Parcels] = {}
-        self._sent: dict[str, tuple[int, int]] = {}  # version and epoch of each group
+        self._sent_version: dict[str, tuple[int, int]] = {}  # version and epoch of each group
         self._mail: dict[str, bytes] = {}
         self._mail_version = 0
 
@@ -40,32 +40,34 @@ class Publication:
 
     def collect(self, now_ms: int) -> list[TreeVersion]:
         """What is new since the last time."""
-        found: list[TreeVersion] = []
+        versions: list[TreeVersion] = []
         for group in self.publisher.policies.groups():
             if not self.publisher.has_view(group):
                 continue
             parcels = self.parcels(group)
             parcels.forget_removed()
             version, epoch = parcels.version, parcels.epoch()
-            sent = self._sent.get(group, (0, 0))
-            if sent != (version, epoch):
-                self._sent[group] = (version, epoch)
+            sent_version = self._sent_version.get(group, (0, 0))
+            if sent_version != (version, epoch):
+                self._sent_version[group] = (version, epoch)
                 rights = Rights(epoch, self.publisher.public_key)
-                found.append(TreeVersion(parcels.tree, parcels.rows(), rights, version, parcels.changes(sent[0])))
-        return [*found, *self._collect_mail(now_ms)]
+                versions.append(
+                    TreeVersion(parcels.tree, parcels.rows(), rights, version, parcels.changes(sent_version[0]))
+                )
+        return [*versions, *self._collect_mail(now_ms)]
 
     def _collect_mail(self, now_ms: int) -> list[TreeVersion]:
         """Letters that say something new. Who belongs to no group any more finds an empty mailbox."""
         policies = self.publisher.policies
         members = {member for group in policies.groups() for member in policies.members(group)} | set(self._mail)
         mail = {member: mail_for(self.publisher, member) for member in members}
-        changed = {member for member in members if mail[member] != self._mail.get(member)}
-        if not changed:
+        changed_members = {member for member in members if mail[member] != self._mail.get(member)}
+        if not changed_members:
             return []
         self._mail = mail
-        # Versions must not begin anew after a restart, and the clock goes on.
+        # Versions must not start over after a restart, and the clock goes on.
         self._mail_version = max(self._mail_version + 1, now_ms)
         boxes = {member: mailbox(self.publisher, member) for member in members}
         rows = [(0, -1), *((box, 0) for box in sorted(boxes.values()))]
-        states = {boxes[member]: (self._mail_version, mail[member]) for member in sorted(changed)}
+        states = {boxes[member]: (self._mail_version, mail[member]) for member in sorted(changed_members)}
         return [TreeVersion(tree_name(self.publisher.name, ""), rows, Rights(), self._mail_version, states)]

@@ -99,8 +99,8 @@ class SelectiveBroker:
             self.upward.take_grant(sender, message)
             return self.downward.send(now_ms)
         if isinstance(message, Update):
-            changed, receipts = self.upward.take_update(sender, message)
-            self.downward.note_changes(changed)
+            changed_ids, receipts = self.upward.take_update(sender, message)
+            self.downward.note_changes(changed_ids)
             return [*receipts, *self.downward.send(now_ms)]
         return []
 
@@ -134,10 +134,10 @@ class SelectiveBroker:
         """The structure changes: subtrees go, and elements (id, parent, position) come. Wants of what goes end."""
         assert self.outline is not None and self.upward is not None and self.downward is not None
         for top in removed:
-            gone = set(self.outline.subtree(top))
-            self.upward.change_wants((), self.downward.drop(gone))
-            self.upward.drop(gone)
-            for id in gone:
+            removed_ids = set(self.outline.subtree(top))
+            self.upward.change_wants((), self.downward.drop(removed_ids))
+            self.upward.drop(removed_ids)
+            for id in removed_ids:
                 self.elements.pop(id, None)
             self.outline.remove(top)
         for id, parent, position in inserted:
@@ -154,9 +154,9 @@ class SelectiveBroker:
         if isinstance(message, Receipt):
             downward.take_receipt(sender, message)
             return downward.send(now_ms)
-        again = downward.grant_again(sender) if self._is_repeated(sender, message, downward) else []
+        grants = downward.grant_again(sender) if self._is_repeated(sender, message, downward) else []
         upward.change_wants(*downward.set_wants(sender, message))
-        return [*again, *upward.tick(now_ms), *downward.send(now_ms)]
+        return [*grants, *upward.tick(now_ms), *downward.send(now_ms)]
 
     def _is_repeated(self, sender: str, message: Wants, downward: Downward) -> bool:
         client = downward.clients.get(sender)

@@ -80,9 +80,9 @@ class Source:
     def change_outline(self, removed: Iterable[int], inserted: Iterable[tuple[int, int, int]], edition: int) -> None:
         """The structure changes, before `publish_states`."""
         for top in removed:
-            gone = set(self.outline.subtree(top))
-            self.downward.drop(gone)
-            for id in gone:
+            removed_ids = set(self.outline.subtree(top))
+            self.downward.drop(removed_ids)
+            for id in removed_ids:
                 self.elements.pop(id, None)
             self.outline.remove(top)
         for id, parent, position in inserted:
@@ -106,8 +106,8 @@ class Source:
             client = self.downward.clients.get(sender)
             is_repeated = client is not None and client.serial == message.serial
             self.downward.set_wants(sender, message)
-            again = self.downward.grant_again(sender) if is_repeated else []
-            return [*again, *self.downward.send(now_ms)]
+            grants = self.downward.grant_again(sender) if is_repeated else []
+            return [*grants, *self.downward.send(now_ms)]
         if isinstance(message, Receipt):
             self.downward.take_receipt(sender, message)
             return self.downward.send(now_ms)

@@ -150,11 +150,15 @@ class SubscriberPeer:
 
     def start_over(self, now_ms: int) -> list[Effect]:
         """Fetch everything again, from another broker if there is one: what came from this one was not right."""
-        left = self.broker
+        old_broker = self.broker
         self._positions = dict.fromkeys(self._positions, 0)
         self.elements.clear()
-        others = [name for name in self.neighbours.above(now_ms) if name != left]
-        goodbye = [Send(left, Wants(self.neighbours.incarnation, self._serial + 1, []))] if left and others else []
+        others = [name for name in self.neighbours.above(now_ms) if name != old_broker]
+        goodbye = (
+            [Send(old_broker, Wants(self.neighbours.incarnation, self._serial + 1, []))]
+            if old_broker and others
+            else []
+        )
         self._serial += bool(goodbye)
-        self.broker = self._random.choice(others) if others else left
+        self.broker = self._random.choice(others) if others else old_broker
         return [*goodbye, *self._say_wants(now_ms, is_new=True)]

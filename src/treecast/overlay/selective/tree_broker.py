@@ -171,10 +171,10 @@ class TreeBroker:
                 if sender in tree.wants or len(tree.wants) < self._settings.clients_max:
                     tree.wants[sender] = message
                 return self._hurry(tree, max(1, message.edition), now_ms)
-            found = tree.broker.receive(sender, message, now_ms)
+            effects = tree.broker.receive(sender, message, now_ms)
             if message.edition > tree.editions.edition:
-                found += self._hurry(tree, message.edition, now_ms)
-            return found
+                effects += self._hurry(tree, message.edition, now_ms)
+            return effects
         if not tree.has_outline and self.neighbours.is_below(sender):  # it will inquire again
             return self._ask_outline(tree, now_ms)
         return tree.broker.receive(sender, message, now_ms)
@@ -212,10 +212,10 @@ class TreeBroker:
                 broker.upward.serial_base = self._serial_base
                 change = OutlineChange([], [])
             else:
-                found = change_to(broker.outline, message.rows) if outline_of(message.rows) is not None else None
-                if found is None:
+                difference = change_to(broker.outline, message.rows) if outline_of(message.rows) is not None else None
+                if difference is None:
                     return []
-                change = found
+                change = difference
             tree.editions.jump(message.edition, message.rights)
             broker.change_outline(change.removed, change.inserted, message.edition)
         else:
@@ -246,10 +246,10 @@ class TreeBroker:
 
     def _may_have(self, tree: str, name: str, part: Subtree, proof: bytes) -> bool:
         """Whether a subscriber may have this; the broker asks, and not only for the sake of secrecy."""
-        carried = self.trees[tree]
-        rights = carried.editions.rights
+        carried_tree = self.trees[tree]
+        rights = carried_tree.editions.rights
         if not rights.key:
-            outline = carried.broker.outline
+            outline = carried_tree.broker.outline
             is_allowed = outline is not None and part.root != outline.root
         else:
             is_allowed = pass_epoch(proof) >= rights.epoch and _is_signed(rights.key, tree, name, proof)

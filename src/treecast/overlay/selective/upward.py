@@ -54,7 +54,7 @@ class Link:
         self.since_ms = 0
 
 
-class Asked:
+class NeighbourWants:
     """What has been said to one neighbour above."""
 
     __slots__ = ("roots", "said_ms", "serial")
@@ -84,7 +84,7 @@ class Upward:
         self._settings = settings
         self._choose = PROPAGATION_POLICIES[settings.propagation]
         self._rounds = count(1)
-        self._asked: dict[str, Asked] = {}
+        self._wants_by_neighbour: dict[str, NeighbourWants] = {}
         self.edition = 0
         """Of the outline."""
         self.serial_base = 0
@@ -93,7 +93,7 @@ class Upward:
     # -- questions
 
     def serial_max(self) -> int:
-        return max((asked.serial for asked in self._asked.values()), default=self.serial_base)
+        return max((wants.serial for wants in self._wants_by_neighbour.values()), default=self.serial_base)
 
     def position(self, root: int) -> int | None:
         """The version up to which a subtree is known here; None if nobody has promised it."""
@@ -106,11 +106,11 @@ class Upward:
         The root of the document is always there: a broker that has nothing near is as good as one that has nothing.
         Otherwise all would choose the broker that was asked first.
         """
-        asked = self.forwarding.asked()
-        if any(self._outline.contains(one, root) for one in asked):
+        roots_asked = self.forwarding.asked_roots()
+        if any(self._outline.contains(one, root) for one in roots_asked):
             return 0
         depth = sum(1 for _ in self._outline.ancestors(root))
-        return min([depth, *(self._outline.distance(one, root) for one in asked)])
+        return min([depth, *(self._outline.distance(one, root) for one in roots_asked)])
 
     # -- what is wanted
 
@@ -128,23 +128,23 @@ class Upward:
         self._open_links()
 
     def _open_links(self) -> None:
-        for root in self.forwarding.asked():
+        for root in self.forwarding.asked_roots():
             if root not in self.links:
                 self.links[root] = Link(self.position(root) or 0)
 
-    def drop(self, gone: Collection[int]) -> None:
+    def drop(self, removed_ids: Collection[int]) -> None:
         """These elements are about to be removed from the document, and nobody wants them."""
-        for root in [root for root in self.links if root in gone]:
+        for root in [root for root in self.links if root in removed_ids]:
             del self.links[root]
 
     def _close_links(self) -> None:
         """Drop the links that are no longer asked for, once those that take their place have what they had."""
-        asked = self.forwarding.asked()
-        wanted = set(asked)
-        for root in [root for root in self.links if root not in wanted]:
+        roots_asked = self.forwarding.asked_roots()
+        root_set = set(roots_asked)
+        for root in [root for root in self.links if root not in root_set]:
             link = self.links[root]
-            inside = [self.links[one] for one in asked if self._outline.contains(root, one)]
-            above = [self.links[one] for one in asked if self._outline.contains(one, root)]
+            inside = [self.links[one] for one in roots_asked if self._outline.contains(root, one)]
+            above = [self.links[one] for one in roots_asked if self._outline.contains(one, root)]
             # Nothing has changed in it after its latest change, although it is known up to a later version.
             elements = (self._elements.get(id) for id in self._outline.subtree(root))
             latest = max((one.version for one in elements if one is not None), default=0)
@@ -174,9 +174,9 @@ class Upward:
     def _inquire(self, root: int, link: Link, now_ms: int) -> list[Effect]:
         is_late = not 0 <= now_ms - link.since_ms < self._settings.inquiry_ms
         if link.round:
-            chosen = self._choose(link.offers, neighbours=link.neighbours, is_late=is_late)
-            if chosen is not None and self._neighbours.is_alive(chosen, now_ms):
-                link.state, link.upstream, link.round = "requesting", chosen, 0
+            neighbour = self._choose(link.offers, neighbours=link.neighbours, is_late=is_late)
+            if neighbour is not None and self._neighbours.is_alive(neighbour, now_ms):
+                link.state, link.upstream, link.round = "requesting", neighbour, 0
                 return []
             if not is_late:
                 return []
@@ -194,41 +194,41 @@ class Upward:
 
     def _say_wants(self, now_ms: int) -> list[Effect]:
         """Tell each neighbour above what is asked of it, if that has changed or it is time to repeat it."""
-        roots: dict[str, list[int]] = {name: [] for name in self._asked}
+        roots: dict[str, list[int]] = {name: [] for name in self._wants_by_neighbour}
         for root, link in self.links.items():
             if link.upstream:
                 roots.setdefault(link.upstream, []).append(root)
         effects: list[Effect] = []
-        for name, wanted in roots.items():
-            asked = self._asked.setdefault(name, Asked(self.serial_base))
-            if wanted != asked.roots or asked.said_ms is None:
-                asked.serial += 1
-                asked.roots = wanted
-            elif not wanted or 0 <= now_ms - asked.said_ms < self._settings.refresh_ms:
+        for name, neighbour_roots in roots.items():
+            state = self._wants_by_neighbour.setdefault(name, NeighbourWants(self.serial_base))
+            if neighbour_roots != state.roots or state.said_ms is None:
+                state.serial += 1
+                state.roots = neighbour_roots
+            elif not neighbour_roots or 0 <= now_ms - state.said_ms < self._settings.refresh_ms:
                 continue
-            asked.said_ms = now_ms
-            wants = [Want(root, [], self.links[root].position) for root in wanted]
-            effects.append(Send(name, Wants(self._neighbours.incarnation, asked.serial, wants, self.edition)))
+            state.said_ms = now_ms
+            wants = [Want(root, [], self.links[root].position) for root in neighbour_roots]
+            effects.append(Send(name, Wants(self._neighbours.incarnation, state.serial, wants, self.edition)))
         return effects
 
     def ask_again(self, name: str) -> None:
-        """A neighbour has been restarted, or knows a version that is not here: say anew what is wanted of it."""
-        if name in self._asked:
-            self._asked[name].said_ms = None
-            for root in self._asked[name].roots:
+        """A neighbour has been restarted, or knows a version that is not here: say again what is wanted of it."""
+        if name in self._wants_by_neighbour:
+            self._wants_by_neighbour[name].said_ms = None
+            for root in self._wants_by_neighbour[name].roots:
                 if root in self.links and self.links[root].upstream == name:
                     self.links[root].state = "requesting"
 
     def take_grant(self, sender: str, message: Grant) -> None:
-        asked = self._asked.get(sender)
-        if asked is None or (message.incarnation, message.serial) != (self._neighbours.incarnation, asked.serial):
+        state = self._wants_by_neighbour.get(sender)
+        if state is None or (message.incarnation, message.serial) != (self._neighbours.incarnation, state.serial):
             return
-        refused = {want.root for want in message.refused}
-        for root in asked.roots:
+        refused_roots = {want.root for want in message.refused}
+        for root in state.roots:
             link = self.links.get(root)
             if link is None or link.upstream != sender:
                 continue
-            if root in refused:
+            if root in refused_roots:
                 link.state, link.upstream, link.round = "inquiring", "", 0
             else:
                 link.state, link.is_known = "granted", True
@@ -238,20 +238,20 @@ class Upward:
         """Take elements. Returns the ids of those that have changed, and the receipt."""
         link = self.links.get(message.root)
         if link is None or link.upstream != sender:  # it has not heard that it is asked no longer
-            self._asked.setdefault(sender, Asked(self.serial_base)).said_ms = None
+            self._wants_by_neighbour.setdefault(sender, NeighbourWants(self.serial_base)).said_ms = None
         if link is None or message.without:
             return [], []
         if message.base > link.position:  # it believes that more is here than there is
             self.ask_again(sender)
             return [], []
-        changed = []
+        changed_ids = []
         for one in message.elements:
             old = self._elements.get(one.id)
             is_inside = one.id in self._outline and self._outline.contains(message.root, one.id)
             if is_inside and (old is None or old.version < one.version):
                 self._elements[one.id] = one
-                changed.append(one.id)
+                changed_ids.append(one.id)
         link.position = max(link.position, message.upto)
         if link.upstream == sender:
             link.state, link.is_known = "granted", True
-        return changed, [Send(sender, Receipt(message.root, [], link.position))]
+        return changed_ids, [Send(sender, Receipt(message.root, [], link.position))]

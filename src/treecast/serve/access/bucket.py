@@ -29,8 +29,8 @@ class Bucket:
 
     def wait_ms(self, cost: int, now_ms: int) -> int:
         """How long until this much is allowed."""
-        gained = self._rate * max(now_ms - self._seen_ms, 0) / 1000
-        self._level = min(self._level + gained, self._rate)
+        gain = self._rate * max(now_ms - self._seen_ms, 0) / 1000
+        self._level = min(self._level + gain, self._rate)
         self._seen_ms = now_ms
         missing = min(cost, self._rate) - self._level
         return math.ceil(missing * 1000 / self._rate) if missing > 0 else 0

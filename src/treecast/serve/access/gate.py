@@ -85,7 +85,7 @@ class Gate:
 
     def make_ticket(self, access: Access) -> tuple[str, int]:
         """For a token that was admitted, and when it ends. Without tokens it says nothing, and is good for everything
-        all the same."""
+        anyway."""
         id = access.id or "0" * 12
         return self._tickets.make(id, self._hashes.get(id, NOBODY), now_ms())
 
@@ -133,13 +133,13 @@ class Gate:
         before = self._tokens or {}
         was_open = self._tokens is None
         self._tokens = tokens
-        ended = [self._accesses.pop(id) for id, token in before.items() if tokens.get(id) != token]
+        ended_accesses = [self._accesses.pop(id) for id, token in before.items() if tokens.get(id) != token]
         for id, token in tokens.items():
             if id not in self._accesses:
                 scopes = Scopes.parse(token.scopes)
                 self._accesses[id] = Access(id, scopes, token.limits, token.expires_ms)
         self._hashes = {id: bytes.fromhex(token.hash) for id, token in tokens.items()}
-        for access in ended:
+        for access in ended_accesses:
             self._tickets.forget(access.id)
-        for access in [*ended, *([self._everybody] if was_open else [])]:
+        for access in [*ended_accesses, *([self._everybody] if was_open else [])]:
             access.end()

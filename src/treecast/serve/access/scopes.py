@@ -36,13 +36,13 @@ class Scopes(msgspec.Struct, frozen=True):
     def parse(cls, texts: Sequence[str]) -> Scopes:
         """Raises AccessRefusedError TC607."""
         pairs = [_parse(text) for text in texts]
-        published = [name for kind, name in pairs if kind == "publish"]
-        subscribed = [name for kind, name in pairs if kind == "subscribe"]
+        publish_names = [name for kind, name in pairs if kind == "publish"]
+        subscribe_names = [name for kind, name in pairs if kind == "subscribe"]
         return cls(
             frozenset(kind for kind, _ in pairs),
-            frozenset(name for name in published if not name.endswith(EVERYTHING)),
-            _shortest(name.removesuffix(EVERYTHING) for name in published if name.endswith(EVERYTHING)),
-            _shortest(name.removesuffix(EVERYTHING) for name in subscribed),
+            frozenset(name for name in publish_names if not name.endswith(EVERYTHING)),
+            _shortest(name.removesuffix(EVERYTHING) for name in publish_names if name.endswith(EVERYTHING)),
+            _shortest(name.removesuffix(EVERYTHING) for name in subscribe_names),
         )
 
     def allows_source(self, name: str) -> bool:
@@ -71,11 +71,11 @@ def _parse(text: str) -> tuple[str, str]:
 
 def _shortest(prefixes: Iterable[str]) -> tuple[str, ...]:
     """Without those that begin with another."""
-    kept: list[str] = []
+    shortest: list[str] = []
     for prefix in sorted(set(prefixes)):
-        if not kept or not prefix.startswith(kept[-1]):
-            kept.append(prefix)
-    return tuple(kept)
+        if not shortest or not prefix.startswith(shortest[-1]):
+            shortest.append(prefix)
+    return tuple(shortest)
 
 
 def _wrong(text: str, hint: str) -> AccessRefusedError:

@@ -19,4 +19,4 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
     tickets_max: int = 1_000
     """and a token may use so many in that time."""
     count_ms: int = 5_000
-    """Subscriptions come and go without their token, so they are counted anew after so long."""
+    """Subscriptions come and go without their token, so they are counted again after so long."""

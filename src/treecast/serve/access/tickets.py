@@ -39,7 +39,7 @@ class Tickets:
 
     def __init__(self, settings: AccessSettings) -> None:
         self._settings = settings
-        self._used: dict[str, dict[str, int]] = {}  # by token: nonces, and when their tickets end
+        self._used_nonces: dict[str, dict[str, int]] = {}  # by token: nonces, and when their tickets end
 
     def make(self, id: str, key: bytes, now_ms: int) -> tuple[str, int]:
         """A ticket of the token with this id, and when it ends."""
@@ -57,19 +57,21 @@ class Tickets:
     def use(self, text: str, now_ms: int) -> None:
         """Once: of a ticket that `id_of` has accepted. Raises AccessRefusedError: TC602 used before, TC605 too many."""
         _, id, ends, nonce, _ = text.split("_")
-        used = self._used.setdefault(id, {})
-        for old in [one for one, ends_ms in used.items() if ends_ms <= now_ms]:
-            del used[old]
-        if nonce in used:
+        end_by_nonce = self._used_nonces.setdefault(id, {})
+        for old in [one for one, ends_ms in end_by_nonce.items() if ends_ms <= now_ms]:
+            del end_by_nonce[old]
+        if nonce in end_by_nonce:
             raise no_token()
-        if len(used) >= self._settings.tickets_max:
+        if len(end_by_nonce) >= self._settings.tickets_max:
             hint = "try again in a moment, or keep streams open"
-            raise AccessRefusedError(f"the token has used {len(used)} tickets just now", code="TC605", hint=hint)
-        used[nonce] = int(ends, 16)
+            raise AccessRefusedError(
+                f"the token has used {len(end_by_nonce)} tickets just now", code="TC605", hint=hint
+            )
+        end_by_nonce[nonce] = int(ends, 16)
 
     def forget(self, id: str) -> None:
         """The token has gone."""
-        self._used.pop(id, None)
+        self._used_nonces.pop(id, None)
 
 
 def _sign(key: bytes, id: str, ends: str, nonce: str) -> str:

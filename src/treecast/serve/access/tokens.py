@@ -81,10 +81,10 @@ class TokenStore:
     def signature(self) -> tuple[int, int, int] | None:
         """Differs when the file has changed; None if there is none."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def read(self) -> dict[str, Token] | None:
         """By their ids; None if there is no file. Raises AccessRefusedError TC606."""

@@ -16,12 +16,12 @@ async def read_batch(call: Call, settings: DoorSettings) -> list[Document | Unus
         boundary_of(content_type)  # before all of it arrives
     call.access.check_rate()
     body = await call.body(settings.batch_bytes_max)
-    most = settings.documents_per_batch_max
+    documents_max = settings.documents_per_batch_max
     bytes_max = call.access.document_bytes_max(settings.document_bytes_max)
     if is_multipart(content_type):
-        given = split_parts(body, content_type, most, bytes_max)
+        items = split_parts(body, content_type, documents_max, bytes_max)
     else:
-        given = split_lines(body, most, bytes_max)
-    documents = [document for document in given if isinstance(document, Document)]
+        items = split_lines(body, documents_max, bytes_max)
+    documents = [document for document in items if isinstance(document, Document)]
     call.access.charge(len(documents), sum(len(document.body) for document in documents))
-    return given
+    return items

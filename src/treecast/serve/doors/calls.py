@@ -226,11 +226,11 @@ class Call:
     async def save_body(self, path: Path, bytes_max: int, arrives_ms: int) -> None:
         """Write the body to a file, unpacked, without holding it in memory. Raises DoorError as `body` does."""
         encoding = self._expect_body(bytes_max)
-        packed = path.with_suffix(".packed") if encoding in ENCODINGS else path
+        packed_path = path.with_suffix(".packed") if encoding in ENCODINGS else path
         size = 0
         try:
             async with asyncio.timeout(arrives_ms / 1000):
-                with packed.open("wb") as file:
+                with packed_path.open("wb") as file:
                     while not self.is_read:
                         message = await self.receive()
                         if message["type"] != "http.request":
@@ -242,9 +242,9 @@ class Call:
                         self.is_read = not message.get("more_body")
         except TimeoutError:
             raise DoorError("the body did not arrive in time", code="TC433") from None
-        if packed != path:
+        if packed_path != path:
             async with self._bodies.inflations:
-                await asyncio.to_thread(_inflate_file, packed, path, ENCODINGS[encoding], bytes_max)
+                await asyncio.to_thread(_inflate_file, packed_path, path, ENCODINGS[encoding], bytes_max)
 
     async def form(self, kind: type[Form], *, optional: bool = False) -> Form:
         """The body as JSON. Raises DoorError TC434."""
@@ -268,19 +268,19 @@ class Call:
 
     async def stream(self, pieces: AsyncIterator[bytes], content_type: str) -> None:
         """Answer with these, as fast as the other side takes them. Raises DisconnectedError if it goes."""
-        gone = asyncio.create_task(self._watch())
+        disconnection = asyncio.create_task(self._watch())
         headers = [(b"content-type", content_type.encode()), (b"cache-control", b"no-store")]
         try:
             await self.send({"type": "http.response.start", "status": 200, "headers": headers})
             async for piece in pieces:
-                if gone.done():
+                if disconnection.done():
                     raise DisconnectedError
                 await self.send({"type": "http.response.body", "body": piece, "more_body": True})
             await self.send({"type": "http.response.body", "body": b""})
         except TreecastError:
             raise DisconnectedError from None  # too late for another status: the answer ends before its end
         finally:
-            gone.cancel()
+            disconnection.cancel()
 
     async def _watch(self) -> None:
         """Until the other side has gone."""
@@ -301,10 +301,10 @@ def decode_form(data: bytes, kind: type[Form]) -> Form:
         raise DoorError("the body cannot be used: it is nested too deeply", code="TC434") from None
 
 
-def _inflate_file(packed: Path, path: Path, kind: str, bytes_max: int) -> None:
+def _inflate_file(packed_path: Path, path: Path, kind: str, bytes_max: int) -> None:
     size = 0
     try:
-        with packed.open("rb") as source, path.open("wb") as file:
+        with packed_path.open("rb") as source, path.open("wb") as file:
             stream = inflating(source, kind)
             while piece := stream.read(1 << 20):
                 size += len(piece)

@@ -86,16 +86,16 @@ class DocumentPages:
     async def publish_batch(self, call: Call) -> Reply:
         """A line or a part that cannot be used is refused by itself."""
         source = self._source(call)
-        given = await read_batch(call, self._settings)
-        documents = [document for document in given if isinstance(document, Document)]
+        items = await read_batch(call, self._settings)
+        documents = [document for document in items if isinstance(document, Document)]
         outcomes = iter(await self.publisher.publish(source, documents) if documents else [])
         answers: list[Outcome] = []
-        for one in given:
-            if isinstance(one, Document):
+        for item in items:
+            if isinstance(item, Document):
                 answers.append(next(outcomes))
             else:
-                problem = problem_of_error(one.error)
-                self._refusals.add(source, "", problem, one.data, now_ms())
+                problem = problem_of_error(item.error)
+                self._refusals.add(source, "", problem, item.data, now_ms())
                 answers.append(problem)
         return json_reply(200, BatchAnswer([batch_item(answer) for answer in answers]))
 

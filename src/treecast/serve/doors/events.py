@@ -4,7 +4,7 @@ Theory of operation. A stream has a *position*: the last event that it has sent,
 it sends is in that order, so the id of an event says all about where to go on: `Last-Event-ID` is a position. A stream
 that is *behind* reads stored documents, step by step, up to the last one that is durable, and then takes what is
 published, which all streams get at once from one `Feed`. A stream whose reader is slow forgets what waits for it, and
-is behind again: it costs a bounded amount of memory. When the broker is made anew, all streams are behind.
+is behind again: it costs a bounded amount of memory. When the broker is rebuilt, all streams are behind.
 
 Without a position, a stream begins with what its subscriptions have not been delivered yet, and says at once where that
 is. What streams have sent is settled with the broker (`Advance`), so that it is not waiting any more. It can still be
@@ -19,21 +19,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
-import msgspec
-
 from treecast.errors import TreecastError
 from treecast.overlay.broker import Broker
 from treecast.overlay.broker.tail import Position, Published
 from treecast.overlay.messages import Advance
 from treecast.overlay.onyx.migration import Left
 from treecast.serve.doors.envelopes import encode, envelope
+from treecast.serve.doors.event_text import HEARTBEAT, gap_event
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.doors.settings import DoorSettings
 
 STORE_CHARS = 8
 """Of the id of the broker's data, in ids of events: documents of other data have the same numbers."""
-HEARTBEAT = b":\n\n"
 Place = tuple[int, str]
 """A document and a subscription. `(n, "")` is before all events of document n."""
 
@@ -161,15 +159,15 @@ class Feed:
         self._by_subscription: dict[str, dict[Stream, None]] = {}
         self._last = 0  # the last document that is durable
         self._store = ""
-        self._sent: dict[str, int] = {}  # by subscription: the last document that was sent, and not yet settled
+        self._last_sent: dict[str, int] = {}  # by subscription: the last document that was sent, and not yet settled
         self.is_reserved: Callable[[str], bool] = lambda subscription: False
         """Somebody else settles the deliveries of this subscription."""
         self._settling: asyncio.Future[Any] | None = None
         self._settled_ms = 0
         self.delivered = 0
         """Events that were sent, to all streams."""
-        client.on_opened.append(self._opened)
-        client.on_announced.append(self._announced)
+        client.on_opened.append(self._on_opened)
+        client.on_announced.append(self._on_announced)
         client.on_tick.append(self._tick)
 
     def __len__(self) -> int:
@@ -190,13 +188,13 @@ class Feed:
 
     # --- what the broker says -----------------------------------------------------------------------------------------
 
-    def _opened(self, broker: Broker) -> None:
+    def _on_opened(self, broker: Broker) -> None:
         self._store = broker.store_id
         self._last = broker.tail.last_document()  # a broker that was just made has nothing that is not durable
         for stream in self._streams:
             stream.fall_behind()
 
-    def _announced(self, event: Any) -> None:
+    def _on_announced(self, event: Any) -> None:
         if isinstance(event, Left):
             # Its streams end here; they go on where it is now.
             for stream in list(self._by_subscription.get(event.id, ())):
@@ -206,22 +204,22 @@ class Feed:
         self._last = event.document
         if not self._by_subscription:
             return
-        wanted = [
+        pairs = [
             pair for pair in zip(event.subscriptions, event.payloads, strict=True) if pair[0] in self._by_subscription
         ]
-        for subscription, payload in sorted(wanted):
+        for subscription, payload in sorted(pairs):
             place = (event.document, subscription)
             text = self._event(place, event.published_ms, payload, event.origin)
             chunk = b"%x\r\n%s\r\n" % (len(text), text)
-            written = 0
+            write_count = 0
             for stream in self._by_subscription[subscription]:
                 if stream.write_now(place, chunk):
-                    written += 1
+                    write_count += 1
                 else:
                     stream.push(place, text, self._settings.stream_bytes_max)
-            if written:
-                self.delivered += written
-                self._sent[subscription] = max(place[0], self._sent.get(subscription, 0))
+            if write_count:
+                self.delivered += write_count
+                self._last_sent[subscription] = max(place[0], self._last_sent.get(subscription, 0))
 
     def _event(self, place: Place, published_ms: int, payload: bytes, origin: tuple[str, int]) -> bytes:
         data = encode(envelope(self._store, place[0], published_ms, place[1], payload, origin=origin))
@@ -248,19 +246,19 @@ class Feed:
         return stream
 
     def _begin(self, broker: Broker, subscriptions: Sequence[str], last_event_id: str) -> Stream:
-        gone = b""
+        gap = b""
         if last_event_id:
             store, place = parse_event_id(last_event_id)
             first = broker.tail.first_document()
             if store == self._store[:STORE_CHARS] and place[0] <= broker.tail.last_document() + 1:
                 if place[0] + bool(place[1]) < first:
-                    gone = _gone(place[0], first - 1)
-                return Stream(subscriptions, place, {}, gone)
-            gone = _gone(0, 0)
+                    gap = gap_event(place[0], first - 1)
+                return Stream(subscriptions, place, {}, gap)
+            gap = gap_event(0, 0)
         starts = {id: broker.tail.position(id) for id in subscriptions}
         place = (min(start.floor for start in starts.values()) + 1, "")
         # An event without data is none, but its id is remembered: who comes back has a position from the start.
-        return Stream(subscriptions, place, starts, gone + self._mark(place))
+        return Stream(subscriptions, place, starts, gap + self._mark(place))
 
     def _mark(self, place: Place) -> bytes:
         return b"id: %s\n\n" % event_id(self._store, place).encode()
@@ -297,7 +295,7 @@ class Feed:
                 for (document, subscription), _ in events:
                     if self.is_reserved(subscription):
                         continue
-                    self._sent[subscription] = max(document, self._sent.get(subscription, 0))
+                    self._last_sent[subscription] = max(document, self._last_sent.get(subscription, 0))
             elif stream.is_behind:
                 await asyncio.sleep(0)
             stream.place = max(stream.place, place)
@@ -337,22 +335,17 @@ class Feed:
 
     def replaying(self, id: str) -> None:
         """What was sent of this subscription so far is to be delivered again: the broker need not be told of it."""
-        self._sent.pop(id, None)
+        self._last_sent.pop(id, None)
 
     def _tick(self, now_ms: int) -> None:
         """Tell the broker what was sent, now and then. If that is lost with a crash, it is delivered again."""
         is_early = 0 <= now_ms - self._settled_ms < self._settings.advance_ms
-        if not self._sent or is_early or (self._settling is not None and not self._settling.done()):
+        if not self._last_sent or is_early or (self._settling is not None and not self._settling.done()):
             return
         self._settled_ms = now_ms
-        sent, self._sent = self._sent, {}
+        last_sent, self._last_sent = self._last_sent, {}
         try:
-            self._settling = self._client.send(Advance(list(sent.items())))
+            self._settling = self._client.send(Advance(list(last_sent.items())))
         except TreecastError:
-            for id, document in sent.items():
-                self._sent.setdefault(id, document)
-
-
-def _gone(first: int, last: int) -> bytes:
-    """Documents are not kept any more, or are those of other data."""
-    return b"event: gone\ndata: %s\n\n" % msgspec.json.encode({"first": first, "last": last})
+            for id, document in last_sent.items():
+                self._last_sent.setdefault(id, document)

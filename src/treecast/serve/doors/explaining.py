@@ -30,7 +30,7 @@ _NAMES = {"us-ascii": "windows-1252", "ascii": "windows-1252", "iso-8859-1": "wi
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class KeptMatch:
     """A match that is to be explained. Without `payload`, the document was delivered as it is."""
 
     id: str
@@ -53,20 +53,20 @@ def encoding_of(body: bytes) -> str:
         return "utf-16le"
     if body[:2] == b"\xfe\xff" or body[:1] == b"\0":
         return "utf-16be"
-    declared = _DECLARATION.match(body[:300])
-    if declared is None:
+    declaration = _DECLARATION.match(body[:300])
+    if declaration is None:
         return "utf-8"
-    name = declared[1].decode().lower()
+    name = declaration[1].decode().lower()
     return _NAMES.get(name, name) if name in (*_NAMES, "windows-1252") else "utf-8"
 
 
-def explain_all(body: bytes, matches: Sequence[Matched], like: Index) -> list[DocumentMatch]:
+def explain_all(body: bytes, matches: Sequence[KeptMatch], like: Index) -> list[DocumentMatch]:
     """To be called in a thread. Documents are read with the limits of the index `like`."""
     return [_match(body, match, like) for match in matches]
 
 
-def _match(body: bytes, match: Matched, like: Index) -> DocumentMatch:
-    text, encoding, is_cut = _shown(match.payload) if match.payload is not None else (None, "", False)
+def _match(body: bytes, match: KeptMatch, like: Index) -> DocumentMatch:
+    text, encoding, is_cut = _to_text(match.payload) if match.payload is not None else (None, "", False)
     if match.row is None:
         note = "The subscription was removed since."
         return DocumentMatch(match.id, "gone", "", text, encoding, is_cut, note=note)
@@ -81,10 +81,10 @@ def _match(body: bytes, match: Matched, like: Index) -> DocumentMatch:
 
 def _explain(body: bytes, row: SubscriptionRow, like: Index) -> tuple[str, list[ExplainedStep], list[Span]]:
     try:
-        found = explain(body, row.query, namespaces=row.namespaces, ordered=row.ordered, limits=like.limits)
+        explanation = explain(body, row.query, namespaces=row.namespaces, ordered=row.ordered, limits=like.limits)
     except TreecastError as error:
         return f"Not explained: {str(error)[:TEXT_CHARS_MAX]}", [], []
-    if not found.matched:
+    if not explanation.matched:
         return "The subscription has changed since: it does not match this document any more.", [], []
     steps = [
         ExplainedStep(
@@ -93,15 +93,15 @@ def _explain(body: bytes, row: SubscriptionRow, like: Index) -> tuple[str, list[
             step.place.line,
             [f"{one.text} is true: {one.reason}"[:TEXT_CHARS_MAX] for one in step.conditions],
         )
-        for step in found.steps
+        for step in explanation.steps
     ]
-    return "", steps, list(_spans(found))
+    return "", steps, list(_spans(explanation))
 
 
-def _spans(found: Explanation) -> Iterator[Span]:
+def _spans(explanation: Explanation) -> Iterator[Span]:
     """What the last step selected, then what the conditions looked at."""
-    yield _span(found.steps[-1].place, is_result=True)
-    places = [place for step in found.steps for place in _evidence(step.conditions)]
+    yield _span(explanation.steps[-1].place, is_result=True)
+    places = [place for step in explanation.steps for place in _evidence(step.conditions)]
     for place in places[: SPANS_MAX - 1]:
         yield _span(place, is_result=False)
 
@@ -117,7 +117,7 @@ def _span(place: Place, *, is_result: bool) -> Span:
     return Span(place.start, place.end, kind, place.path[:TEXT_CHARS_MAX], place.line)  # type: ignore[arg-type]
 
 
-def _shown(payload: bytes) -> tuple[str, str, bool]:
+def _to_text(payload: bytes) -> tuple[str, str, bool]:
     """Text, or base64, and whether it was cut."""
     is_cut = len(payload) > PAYLOAD_CHARS_MAX
     try:

@@ -65,7 +65,7 @@ class HttpDoor(Door):
         feed = self._subscriptions.feed
         self._status = StatusPages(self._client, feed, settings, version, directory)
         self._documents = DocumentPages(self._client, settings, self._status.refusals)
-        self._kept = KeptDocumentPages(self._client, feed, settings)
+        self._kept_documents = KeptDocumentPages(self._client, feed, settings)
         self._reading = ReadingPages(self._client, feed, settings)
         self._transfers = TransferPages(self._client, settings, gate.settings)
         self._sockets = Sockets(self._client, self._documents, settings)
@@ -83,7 +83,7 @@ class HttpDoor(Door):
             self._subscriptions,
             self._transfers,
             self._status,
-            self._kept,
+            self._kept_documents,
             self._reading,
             ConsolePages(kind),
             self._firewall,
@@ -93,8 +93,8 @@ class HttpDoor(Door):
         self._router = Router((*ROUTES, *routes))
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
         self._dispatch_route, _ = self._router.find("POST", "/v1/dispatch")
-        offered = tuple(route for route in (*ROUTES, *routes) if self._page(route) is not None)
-        self._description = msgspec.json.encode(describe(version, offered))
+        open_routes = tuple(route for route in (*ROUTES, *routes) if self._page(route) is not None)
+        self._description = msgspec.json.encode(describe(version, open_routes))
 
     async def start(self) -> None:
         """Prepare what publishers need. Raises TreecastError."""

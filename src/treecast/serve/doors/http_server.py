@@ -80,8 +80,8 @@ class GuardedProtocol(HttpToolsProtocol):
     door: Door | None = None
     """Answers documents and WebSockets, if it is there."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         self.on_lost: Callable[[], None] | None = None
         """Is called when the connection is lost: for those who answer for long."""
         self._is_held = False
@@ -286,9 +286,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self.timeout_keep_alive_task = None
         if self._has_begun or not self._is_in_header or not self.cycle.response_complete:
             return  # the next answer begins to wait again
-        left = self._answered_at + self.timeout_keep_alive - self.loop.time()
-        if left > 0:
-            self._wait_for_request(left)
+        seconds_left = self._answered_at + self.timeout_keep_alive - self.loop.time()
+        if seconds_left > 0:
+            self._wait_for_request(seconds_left)
         else:
             super().timeout_keep_alive_handler()
 
@@ -362,9 +362,9 @@ class _Forward(logging.Handler):
 def allow_files(count: int) -> None:
     """Let this process have so many files open, as far as the system permits: many start with 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    new_limit = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < new_limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
 
 
 class HttpServer:

@@ -14,7 +14,7 @@ from treecast.overlay.storage import StorageError
 from treecast.serve.doors.calls import INERT, NUMBER_MAX, Call, Reply, json_reply
 from treecast.serve.doors.envelopes import CONTENT_TYPE, timestamp
 from treecast.serve.doors.events import Feed
-from treecast.serve.doors.explaining import EXCERPT_CHARS_MAX, Matched, encoding_of, explain_all
+from treecast.serve.doors.explaining import EXCERPT_CHARS_MAX, KeptMatch, encoding_of, explain_all
 from treecast.serve.doors.forms import DocumentsAnswer, DocumentSummary, MatchesAnswer
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.problems import DoorError
@@ -77,10 +77,10 @@ class KeptDocumentPages:
         broker = self._client.expect_broker()
         _, row = self._row(broker, call)
         body = broker.tail.body(row.body)
-        wanted = _RANGE.fullmatch(call.header(b"range"))
-        if wanted is None:  # none, or several, or one that is not known here: all of it is a right answer
+        range_match = _RANGE.fullmatch(call.header(b"range"))
+        if range_match is None:  # none, or several, or one that is not known here: all of it is a right answer
             return Reply(200, body, CONTENT_TYPE, _HEADERS)
-        begin, end = int(wanted[1]), min(int(wanted[2] or len(body)) + 1, len(body))
+        begin, end = int(range_match[1]), min(int(range_match[2] or len(body)) + 1, len(body))
         if begin >= end:
             detail = f"the document has {len(body)} bytes"
             raise DoorError(detail, code="TC434", status=416)
@@ -95,15 +95,15 @@ class KeptDocumentPages:
         after = call.text_parameter("after")
         begin = ids.index(after) + 1 if after in ids else 0
         body = broker.tail.body(row.body)
-        chosen = self._chosen(broker, number, row, range(begin, min(begin + count, len(ids))))
-        matches = await asyncio.to_thread(explain_all, body, chosen, broker.index)
+        selection = self._select_matches(broker, number, row, range(begin, min(begin + count, len(ids))))
+        matches = await asyncio.to_thread(explain_all, body, selection, broker.index)
         more = ids[begin + count - 1] if len(ids) > begin + count else ""
         return json_reply(200, MatchesAnswer(number, encoding_of(body), row.bytes, len(ids), matches, more))
 
-    def _chosen(self, broker: Broker, number: int, row: DocumentRow, places: range) -> list[Matched]:
+    def _select_matches(self, broker: Broker, number: int, row: DocumentRow, places: range) -> list[KeptMatch]:
         """Some of its matches, with their payloads, as far as the budget goes."""
         budget = self._settings.explain_bytes_max
-        chosen = []
+        selection = []
         for place in places:
             id = row.subscriptions[place]
             subscription = broker.tail.subscription(id)
@@ -116,5 +116,5 @@ class KeptDocumentPages:
                 payload = broker.tail.body(row.payloads[place])
                 budget -= len(payload)
             budget -= row.bytes
-            chosen.append(Matched(id, subscription, is_waiting, payload, budget >= 0))
-        return chosen
+            selection.append(KeptMatch(id, subscription, is_waiting, payload, budget >= 0))
+        return selection

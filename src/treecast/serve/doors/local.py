@@ -1,7 +1,7 @@
 """A client of a broker that runs in the same process and event loop.
 
 It is the state machine of any client (`treecast.overlay.client`), but its messages need no connection. If the broker
-has to be made anew, the client says hello again and repeats what has no answer.
+has to be rebuilt, the client says hello again and repeats what has no answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTINGS = ClientSettings(
     receivers_max=10_000,
     receiver=ReceiverSettings(flow_ms=3_000),
 )
-"""Nothing is lost on the way, so nothing needs to be sent again, except to a broker that was made anew."""
+"""Nothing is lost on the way, so nothing needs to be sent again, except to a broker that was rebuilt."""
 
 
 class LocalClient:
@@ -144,10 +144,10 @@ class LocalClient:
     async def request(self, command: Command) -> Answered:
         """Ask for something, and wait until it is done and durable. Raises RefusedError, or DoorError TC436."""
         self.expect_broker()
-        answered = await self.within_time(self.send(command))
-        if answered.refusals:
-            raise RefusedError(answered.documents, answered.refusals)
-        return answered
+        answer = await self.within_time(self.send(command))
+        if answer.refusals:
+            raise RefusedError(answer.documents, answer.refusals)
+        return answer
 
     async def within_time(self, future: asyncio.Future[Result]) -> Result:
         try:
@@ -179,8 +179,8 @@ class LocalClient:
         is_patient: bool = False,
     ) -> int:
         """Receive from one or some; returns the number of the receiver. Raises if there are too many."""
-        wanted = [subscription] if isinstance(subscription, str) else subscription
-        receiver, effects = self._client.attach(wanted, now_ms(), credit=credit, is_patient=is_patient)
+        subscriptions = [subscription] if isinstance(subscription, str) else subscription
+        receiver, effects = self._client.attach(subscriptions, now_ms(), credit=credit, is_patient=is_patient)
         self._receivers[receiver] = callback
         self._do(effects)
         return receiver

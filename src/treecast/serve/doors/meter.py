@@ -18,7 +18,7 @@ STEP_MS = 1_000
 
 
 class Meter:
-    """Keeps one sample a second. Counts that fall, because what counts was made anew, go on from where they were."""
+    """Keeps one sample a second. Counts that fall, because what counts was rebuilt, go on from where they were."""
 
     def __init__(self, names: tuple[str, ...], seconds: int) -> None:
         self.names = names
@@ -37,8 +37,8 @@ class Meter:
 
     def totals(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         """How much there was of each, up to these counts."""
-        grown = [new - old if new >= old else new for new, old in zip(counts, self._last, strict=True)]
-        return tuple(total + more for total, more in zip(self._totals, grown, strict=True))
+        increases = [new - old if new >= old else new for new, old in zip(counts, self._last, strict=True)]
+        return tuple(total + more for total, more in zip(self._totals, increases, strict=True))
 
     def rates(self, seconds: int) -> list[float]:
         """By second, over the last so many seconds, or as many as there were."""
@@ -46,15 +46,15 @@ class Meter:
             return [0.0] * len(self.names)
         end_ms, end = self._samples[-1]
         begin_ms, begin = self._samples[max(len(self._samples) - 1 - seconds, 0)]
-        passed = max(end_ms - begin_ms, 1) / 1_000
-        return [round((new - old) / passed, 2) for new, old in zip(end, begin, strict=True)]
+        seconds_passed = max(end_ms - begin_ms, 1) / 1_000
+        return [round((new - old) / seconds_passed, 2) for new, old in zip(end, begin, strict=True)]
 
     def history(self, seconds: int) -> list[list[float]]:
         """For each name the rates of the last seconds, the newest last; zeros before there were any."""
         steps = list(pairwise(self._samples))[-seconds:]
         rows = [[0.0] * (seconds - len(steps)) for _ in self.names]
         for (begin_ms, begin), (end_ms, end) in steps:
-            passed = max(end_ms - begin_ms, 1) / 1_000
+            seconds_passed = max(end_ms - begin_ms, 1) / 1_000
             for row, new, old in zip(rows, end, begin, strict=True):
-                row.append(round((new - old) / passed, 2))
+                row.append(round((new - old) / seconds_passed, 2))
         return rows

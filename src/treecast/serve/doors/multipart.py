@@ -109,11 +109,11 @@ def _id_of(headers: dict[bytes, bytes]) -> str:
     encoding = headers.get(b"content-transfer-encoding", b"").lower()
     if encoding not in _PLAIN or headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise DoorError("the part is encoded", code="TC435", hint="send the bytes as they are, or pack the whole")
-    given = headers.get(b"treecast-document-id")
-    if given is None:
-        given = headers.get(b"content-id", b"").removeprefix(b"<").removesuffix(b">")
+    id_bytes = headers.get(b"treecast-document-id")
+    if id_bytes is None:
+        id_bytes = headers.get(b"content-id", b"").removeprefix(b"<").removesuffix(b">")
     try:
-        id = given.decode()
+        id = id_bytes.decode()
     except UnicodeDecodeError:
         raise DoorError("the id of the part is not UTF-8", code="TC434") from None
     if len(id) > NAME_CHARS_MAX:

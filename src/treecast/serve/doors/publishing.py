@@ -64,8 +64,8 @@ class Publisher:
         self._waiting_bytes = 0
         self._under_way = 0
         self._last_count = 0  # documents of the group that was handed over last
-        self._scheduled: asyncio.Handle | None = None
-        self._unanswered: dict[_Group, None] = {}  # in the order in which they came
+        self._flush_handle: asyncio.Handle | None = None
+        self._unanswered_groups: dict[_Group, None] = {}  # in the order in which they came
         client.on_tick.append(self._tick)
 
     async def publish(self, source: str, documents: Sequence[Document]) -> list[Outcome]:
@@ -97,16 +97,16 @@ class Publisher:
         self._waiting.append(group)
         self._waiting_documents += len(documents)
         self._waiting_bytes += size
-        self._unanswered[group] = None
+        self._unanswered_groups[group] = None
         self._schedule()
 
     def _tick(self, _: int) -> None:
         """Give up those that wait too long: one look at the oldest now and then, not a timer for each."""
         limit = steady_ms() - self._settings.answer_ms
-        for group in list(islice(self._unanswered, self._settings.publish_documents_max)):
+        for group in list(islice(self._unanswered_groups, self._settings.publish_documents_max)):
             if group.since_ms > limit:
                 break
-            del self._unanswered[group]
+            del self._unanswered_groups[group]
             group.answer(no_answer())
 
     def _schedule(self) -> None:
@@ -114,18 +114,18 @@ class Publisher:
         if not self._waiting or self._under_way >= self._settings.publishes_max:
             return
         is_enough = self._waiting_documents * 2 >= self._last_count
-        if self._scheduled is not None:
-            if not (is_enough and isinstance(self._scheduled, asyncio.TimerHandle)):
+        if self._flush_handle is not None:
+            if not (is_enough and isinstance(self._flush_handle, asyncio.TimerHandle)):
                 return
-            self._scheduled.cancel()
+            self._flush_handle.cancel()
         loop = asyncio.get_running_loop()
         if is_enough:
-            self._scheduled = loop.call_soon(self._flush)
+            self._flush_handle = loop.call_soon(self._flush)
         else:
-            self._scheduled = loop.call_later(self._settings.gather_ms / 1000, self._flush)
+            self._flush_handle = loop.call_later(self._settings.gather_ms / 1000, self._flush)
 
     def _flush(self) -> None:
-        self._scheduled = None
+        self._flush_handle = None
         while self._waiting and self._under_way < self._settings.publishes_max:
             groups = self._take()
             documents = [document for group in groups for document in group.documents]
@@ -136,7 +136,7 @@ class Publisher:
                 self._answer(groups, whole)
                 continue
             self._under_way += 1
-            answer.add_done_callback(lambda future, groups=groups: self._answered(future, groups))  # type: ignore[misc]
+            answer.add_done_callback(lambda future, groups=groups: self._on_answer(future, groups))  # type: ignore[misc]
 
     def _take(self) -> list[_Group]:
         """The next groups that share a source, in order, as many as may go together."""
@@ -158,27 +158,27 @@ class Publisher:
         self._waiting_bytes -= size
         return groups
 
-    def _answered(self, future: asyncio.Future[Answered], groups: list[_Group]) -> None:
+    def _on_answer(self, future: asyncio.Future[Answered], groups: list[_Group]) -> None:
         self._under_way -= 1
         if not future.cancelled():
             self._answer(groups, future.result())
         self._schedule()
 
-    def _answer(self, groups: list[_Group], answered: Answered) -> None:
+    def _answer(self, groups: list[_Group], answer: Answered) -> None:
         """Divide the answer among the requests."""
-        refusals = {refusal.item: problem_of(refusal.code, refusal.message) for refusal in answered.refusals}
-        copies = set(answered.copies)
-        partial = {one.item: tuple(one.unreachable) for one in answered.partial or ()}
-        nothing = None if answered.partial is None else ()
+        refusals = {refusal.item: problem_of(refusal.code, refusal.message) for refusal in answer.refusals}
+        copies = set(answer.copies)
+        partial = {one.item: tuple(one.unreachable) for one in answer.partial or ()}
+        nothing = None if answer.partial is None else ()
         whole = refusals.get(-1)
         place = 0
         for group in groups:
             outcomes: list[Outcome] = []
             for _ in group.documents:
-                refused = whole or refusals.get(place)
+                refusal_problem = whole or refusals.get(place)
                 unreachable = partial.get(place, nothing)
-                outcomes.append(refused or Accepted(answered.documents[place], place in copies, unreachable))
+                outcomes.append(refusal_problem or Accepted(answer.documents[place], place in copies, unreachable))
                 place += 1
-            if group in self._unanswered:  # else it was given up
-                del self._unanswered[group]
+            if group in self._unanswered_groups:  # else it was given up
+                del self._unanswered_groups[group]
                 group.answer(outcomes)

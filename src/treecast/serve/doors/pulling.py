@@ -67,26 +67,26 @@ class PullSession:
                     break
         finally:
             self.wanted -= count_max
-        pulled = [self._ready.popleft() for _ in range(min(count_max, len(self._ready)))]
+        deliveries = [self._ready.popleft() for _ in range(min(count_max, len(self._ready)))]
         now = self.used_ms = steady_ms()
-        self.held.update((delivery.id, (delivery, now)) for delivery in pulled)
+        self.held.update((delivery.id, (delivery, now)) for delivery in deliveries)
         self._ask()  # for no more than is waited for
-        return [envelope_of(delivery, delivery.attempt) for delivery in pulled]
+        return [envelope_of(delivery, delivery.attempt) for delivery in deliveries]
 
     def settle(self, ids: Iterable[str], is_failed: bool) -> list[str]:
         """Returns the ids that are not held here: they were settled before, or come again."""
         self.used_ms = steady_ms()
         unknown: list[str] = []
-        settled: list[Delivery] = []
+        deliveries: list[Delivery] = []
         for id in ids:
-            held = self.held.pop(id, None)
-            if held is None:
+            entry = self.held.pop(id, None)
+            if entry is None:
                 unknown.append(id)
             else:
-                settled.append(held[0])
-        if settled:
+                deliveries.append(entry[0])
+        if deliveries:
             self._ask()  # first: else the broker would send others in their place, which nobody has asked for
-        self._client.settle(settled, is_failed=is_failed)
+        self._client.settle(deliveries, is_failed=is_failed)
         return unknown
 
     def check(self, now: int) -> None:

@@ -63,13 +63,13 @@ Line = DocumentLine | GoneLine | EndLine
 
 
 def document_line(number: int, source: str, id: str, published_ms: int, body: bytes | StorageError) -> DocumentLine:
-    published = timestamp(published_ms)
+    time_text = timestamp(published_ms)
     if isinstance(body, StorageError):
-        return DocumentLine(number, source, published, id=id, problem=body.code)
+        return DocumentLine(number, source, time_text, id=id, problem=body.code)
     try:
-        return DocumentLine(number, source, published, body.decode(), id=id)
+        return DocumentLine(number, source, time_text, body.decode(), id=id)
     except UnicodeDecodeError:
-        return DocumentLine(number, source, published, base64.b64encode(body).decode(), "base64", id)
+        return DocumentLine(number, source, time_text, base64.b64encode(body).decode(), "base64", id)
 
 
 def lines_reply(lines: Iterator[Line]) -> Reply:
@@ -95,7 +95,7 @@ class ReadingPages:
         broker = self._client.expect_broker()
         last = self._feed.last_document
         until = min(until, last)
-        answered = 0
+        line_count = 0
         for number, row, body in broker.tail.kept(next - 1, until, count, self._settings.read_bytes_max):
             if number > next:
                 yield GoneLine((next, number - 1))
@@ -104,8 +104,8 @@ class ReadingPages:
             else:
                 yield document_line(number, row.source, row.id, row.published_ms, body)
             next = number + 1
-            answered += 1
-        if not answered and next <= until:  # nothing of it is kept
+            line_count += 1
+        if not line_count and next <= until:  # nothing of it is kept
             yield GoneLine((next, until))
             next = until + 1
         yield EndLine(broker.store_id, broker.tail.first_document(), last, next)

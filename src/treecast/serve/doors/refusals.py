@@ -40,9 +40,9 @@ class Refusals:
     def page(self, before: int, count: int) -> RefusalsAnswer:
         """Newest first; `before` 0 is from the newest on."""
         rows = (row for row in reversed(self._ring) if not before or row[0] < before)
-        found = list(islice(rows, count + 1))
-        more = found[count - 1][0] if len(found) > count else 0
-        return RefusalsAnswer([_answer(*row) for row in found[:count]], self.total, more)
+        page_rows = list(islice(rows, count + 1))
+        more = page_rows[count - 1][0] if len(page_rows) > count else 0
+        return RefusalsAnswer([_answer(*row) for row in page_rows[:count]], self.total, more)
 
 
 def _answer(number: int, event: Refused) -> RefusedDocument:

@@ -437,23 +437,23 @@ class Router:
 
     def find(self, method: str, path: str) -> tuple[Route, str]:
         """The route, and the id in the path. Raises DoorError: TC430 no such page, TC431 no such method."""
-        wanted = "GET" if method == "HEAD" else method
-        route = self._exact.get((wanted, path))
+        route_method = "GET" if method == "HEAD" else method
+        route = self._exact.get((route_method, path))
         if route is not None:
             return route, ""
-        allowed = [one for one, exact in self._exact if exact == path]
+        allowed_methods = [one for one, exact in self._exact if exact == path]
         nearest = ""
         for before, after, other in self._patterns:
             if path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
                 if f"{ID}/" in nearest and other.path != nearest:
                     continue  # a page below an id is no id: only actions may be part of one
-                if other.method == wanted:
+                if other.method == route_method:
                     return other, path[len(before) : len(path) - len(after)]
                 nearest = nearest or other.path
                 if other.path == nearest:  # not those of an id that looks like an action
-                    allowed.append(other.method)
-        if allowed:
-            methods = ", ".join(sorted({*allowed, *(["HEAD"] if "GET" in allowed else [])}))
+                    allowed_methods.append(other.method)
+        if allowed_methods:
+            methods = ", ".join(sorted({*allowed_methods, *(["HEAD"] if "GET" in allowed_methods else [])}))
             raise DoorError(f"this page has no {method[:20]}", code="TC431", hint=f"it has {methods}", allow=methods)
         raise DoorError(
             f"there is no page {path[:200]!r}", code="TC430", hint="/openapi.json lists those that there are"

@@ -68,8 +68,8 @@ class SocketSession:
         self._acknowledge_ms: dict[str, int] = {}
         self._receiver: int | None = None
         self._credit = 0  # what the other side wants to hold
-        self._asked = 0  # what the broker may let us hold
-        self._held: dict[str, tuple[Delivery, int]] = {}
+        self._credit_asked = 0  # what the broker may let us hold
+        self._held_deliveries: dict[str, tuple[Delivery, int]] = {}
         """By id: what is not acknowledged, without its payload, and since when."""
         self._checked_ms = steady_ms()
         self.publishing = 0
@@ -130,28 +130,30 @@ class SocketSession:
     def ask(self) -> None:
         """Tell the broker how much we may hold: never much more than is held, as payloads may be large."""
         ahead = 0 if self.is_paused else self._settings.socket_ahead
-        wanted = min(self._credit, len(self._held) + ahead)
-        room = self._asked - len(self._held)
-        if wanted == self._asked or (self._asked <= self._credit and ahead // 2 <= room <= 2 * ahead and ahead):
+        credit = min(self._credit, len(self._held_deliveries) + ahead)
+        room = self._credit_asked - len(self._held_deliveries)
+        if credit == self._credit_asked or (
+            self._credit_asked <= self._credit and ahead // 2 <= room <= 2 * ahead and ahead
+        ):
             return  # about right: not a message for each delivery
-        self._asked = wanted
+        self._credit_asked = credit
         if self._receiver is not None:
-            self._client.ask(self._receiver, wanted)
-        elif wanted:
-            self._receiver = self._client.attach(self._subscriptions, wanted, self._take)
+            self._client.ask(self._receiver, credit)
+        elif credit:
+            self._receiver = self._client.attach(self._subscriptions, credit, self._take)
 
     def _settle(self, ids: Sequence[str], *, is_failed: bool) -> list[str]:
         """Returns those that are not held: they were settled before, or took too long and come again."""
         unknown: list[str] = []
-        settled: list[Delivery] = []
+        deliveries: list[Delivery] = []
         for id in ids:
-            held = self._held.pop(id, None)
-            if held is None:
+            entry = self._held_deliveries.pop(id, None)
+            if entry is None:
                 unknown.append(id)
             else:
-                settled.append(held[0])
-        if settled:
-            self._client.settle(settled, is_failed=is_failed)
+                deliveries.append(entry[0])
+        if deliveries:
+            self._client.settle(deliveries, is_failed=is_failed)
             self.ask()
         return unknown
 
@@ -163,22 +165,24 @@ class SocketSession:
         if isinstance(event, Delivered):
             now = steady_ms()
             for delivery in event.deliveries:
-                before = self._held.pop(delivery.id, None)
+                before = self._held_deliveries.pop(delivery.id, None)
                 if before is not None:  # the broker did not wait for it any longer
                     self._client.settle([before[0]], is_failed=True)
-                self._held[delivery.id] = (msgspec.structs.replace(delivery, payload=b""), now)
+                self._held_deliveries[delivery.id] = (msgspec.structs.replace(delivery, payload=b""), now)
                 self._say(envelope_of(delivery, delivery.attempt))
             self.ask()
         elif isinstance(event, Interrupted):  # all of it comes again, in another session with the broker
-            self._held.clear()
+            self._held_deliveries.clear()
             self._say(SocketInterrupted(event.reason))
 
     def check(self, now: int) -> None:
         """Forget what was not acknowledged in time: the broker delivers it again, perhaps to others."""
-        if not self._held or now - self._checked_ms < min(self._acknowledge_ms.values()) // 4:
+        if not self._held_deliveries or now - self._checked_ms < min(self._acknowledge_ms.values()) // 4:
             return
         self._checked_ms = now
-        late = [id for id, (d, since) in self._held.items() if now - since > self._acknowledge_ms[d.subscription]]
+        late = [
+            id for id, (d, since) in self._held_deliveries.items() if now - since > self._acknowledge_ms[d.subscription]
+        ]
         self._settle(late, is_failed=True)
 
     def close(self) -> None:

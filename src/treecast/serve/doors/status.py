@@ -43,19 +43,19 @@ class StatusPages:
         self.refusals = Refusals(settings.refusals_max)
         self._meter = Meter(("published", "matched", "delivered", "streamed", "refused"), SECONDS)
         self._lags: deque[int] = deque([0] * SECONDS, SECONDS)
-        self._published = self._matched = self._sent = 0
+        self._published_count = self._matched_count = self._sent_count = 0
         self._started_ms, self._started_steady_ms = now_ms(), steady_ms()
         self._answer: Reply | None = None
         self._answered_ms = 0
         self._look = QueueLook(settings)
         self._disk = DiskLook(directory, settings.disk_ms)
-        client.on_announced += [self._announced, self.refusals.announced]
+        client.on_announced += [self._on_announced, self.refusals.announced]
         client.on_tick.append(self._tick)
 
-    def _announced(self, event: Any) -> None:
+    def _on_announced(self, event: Any) -> None:
         if isinstance(event, Published):
-            self._published += 1
-            self._matched += len(event.subscriptions)
+            self._published_count += 1
+            self._matched_count += len(event.subscriptions)
 
     def _tick(self, _: int) -> None:
         now = steady_ms()
@@ -69,8 +69,8 @@ class StatusPages:
 
     def _counts(self) -> tuple[int, ...]:
         if self._client.broker is not None:
-            self._sent = self._client.broker.sizes()["sent"]
-        return self._published, self._matched, self._sent, self._feed.delivered, self.refusals.total
+            self._sent_count = self._client.broker.sizes()["sent"]
+        return self._published_count, self._matched_count, self._sent_count, self._feed.delivered, self.refusals.total
 
     def _receivers_lag(self, broker: Broker) -> int:
         first = min(broker.tail.waiting_from(received=True), self._feed.sending_from())
@@ -140,8 +140,8 @@ def _age(broker: Broker, first: int) -> int:
     """How long ago this document was published; 0 if there is none from it on."""
     if first > broker.tail.last_document():
         return 0
-    published = broker.tail.published_ms(first)
-    return max(now_ms() - published, 1) if published else 0
+    published_ms = broker.tail.published_ms(first)
+    return max(now_ms() - published_ms, 1) if published_ms else 0
 
 
 class QueueLook:

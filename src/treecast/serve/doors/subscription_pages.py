@@ -51,14 +51,14 @@ def search_rows(
     tail: Tail, access: Access, after: str, count: int, text: str, looked_at_max: int
 ) -> tuple[list[tuple[str, SubscriptionRow]], str]:
     """Those that contain a text, and where to go on, if there may be more: only so many are looked at in one go."""
-    found: list[tuple[str, SubscriptionRow]] = []
+    matching_rows: list[tuple[str, SubscriptionRow]] = []
     rows = visible_subscriptions(tail, access, after, looked_at_max)
     for id, row in rows:
         if text in id.casefold() or text in row.query.casefold():
-            found.append((id, row))
-            if len(found) == count:
-                return found, id if id != rows[-1][0] or len(rows) == looked_at_max else ""
-    return found, rows[-1][0] if len(rows) == looked_at_max else ""
+            matching_rows.append((id, row))
+            if len(matching_rows) == count:
+                return matching_rows, id if id != rows[-1][0] or len(rows) == looked_at_max else ""
+    return matching_rows, rows[-1][0] if len(rows) == looked_at_max else ""
 
 
 class SubscriptionPages:
@@ -130,11 +130,11 @@ class SubscriptionPages:
     async def pull(self, call: Call) -> Reply:
         form = await call.form(PullForm, optional=True)
         wait_ms = min(form.wait_ms, self._settings.pull_wait_ms_max)
-        pulled = await self._pulls.pull(call.parameter, form.max, wait_ms)
+        envelopes = await self._pulls.pull(call.parameter, form.max, wait_ms)
         if call.access.is_ended:  # while it waited: what came is for others
-            self._pulls.settle(call.parameter, [envelope.delivery for envelope in pulled], is_failed=True)
+            self._pulls.settle(call.parameter, [envelope.delivery for envelope in envelopes], is_failed=True)
             raise no_token()
-        return json_reply(200, PullAnswer(pulled))
+        return json_reply(200, PullAnswer(envelopes))
 
     async def acknowledge(self, call: Call) -> Reply:
         return await self._settle(call, is_failed=False)

@@ -87,31 +87,31 @@ class TransferPages:
             with tempfile.TemporaryDirectory(prefix="treecast-import-") as directory:
                 path = Path(directory, "subscriptions")
                 await call.save_body(path, self._settings.import_bytes_max, self._settings.import_ms)
-                table, refused = await asyncio.to_thread(check_import, path, format)
-            return await self._import(call.access, table, refused, mode, is_trial)
+                table, refusals = await asyncio.to_thread(check_import, path, format)
+            return await self._import(call.access, table, refusals, mode, is_trial)
         finally:
             self._under_way -= 1
 
     async def _import(
-        self, access: Access, table: Any, refused: list[ImportRefusal], mode: str, is_trial: bool
+        self, access: Access, table: Any, refusals: list[ImportRefusal], mode: str, is_trial: bool
     ) -> Reply:
-        bad = {refusal.row: refusal for refusal in refused}
-        known = set[str]()
+        refusal_by_row = {refusal.row: refusal for refusal in refusals}
+        existing_ids = set[str]()
         for first in range(0, len(table), ROWS_AT_ONCE):
             for row, id in enumerate(table["id"].slice(first, ROWS_AT_ONCE).to_pylist(), first):
-                if row not in bad and (reason := self._refusal(access, id, mode, known)):
-                    bad[row] = ImportRefusal(row, id, reason.code, str(reason))
+                if row not in refusal_by_row and (reason := self._refusal(access, id, mode, existing_ids)):
+                    refusal_by_row[row] = ImportRefusal(row, id, reason.code, str(reason))
             await asyncio.sleep(0)  # others have their turn
-        refused = [bad[row] for row in sorted(bad)]
-        if refused and not is_trial:
-            return _refuse(refused, len(table), self._settings.refused_rows_max)
+        refusals = [refusal_by_row[row] for row in sorted(refusal_by_row)]
+        if refusals and not is_trial:
+            return _refuse(refusals, len(table), self._settings.refused_rows_max)
         if not is_trial:
-            await self._add_all(access, table, known)
-        added = len(table) - len(refused) - len(known)
-        listed = refused[: self._settings.refused_rows_max]
-        return json_reply(200, ImportAnswer(len(table), added, len(known), len(refused), listed))
+            await self._add_all(access, table, existing_ids)
+        added_count = len(table) - len(refusals) - len(existing_ids)
+        listed_refusals = refusals[: self._settings.refused_rows_max]
+        return json_reply(200, ImportAnswer(len(table), added_count, len(existing_ids), len(refusals), listed_refusals))
 
-    def _refusal(self, access: Access, id: str, mode: str, known: set[str]) -> TreecastError | None:
+    def _refusal(self, access: Access, id: str, mode: str, existing_ids: set[str]) -> TreecastError | None:
         """Why a good row is refused, if it is; those that exist, and are to be changed, become known."""
         if not access.allows_subscription(id):
             return not_allowed()  # whether it exists makes no difference
@@ -119,21 +119,21 @@ class TransferPages:
             return None
         if mode == "add":
             return QueryError(f"the id {id!r} exists already", code=EXISTS, hint="mode=replace changes it")
-        known.add(id)
+        existing_ids.add(id)
         return None
 
-    async def _add_all(self, access: Access, table: Any, known: set[str]) -> None:
+    async def _add_all(self, access: Access, table: Any, existing_ids: set[str]) -> None:
         """Raises DoorError if somebody else has changed something meanwhile: what was done until then stays."""
-        done = 0
+        rows_done = 0
         for first in range(0, len(table), ROWS_AT_ONCE):
             rows = table.slice(first, ROWS_AT_ONCE).to_pylist()
             tail = self._client.expect_broker().tail
             commands: list[Subscribe | SubscribeMany] = []
-            new = [_command(row, SubscriptionOptions()) for row in rows if row["id"] not in known]
+            new = [_command(row, SubscriptionOptions()) for row in rows if row["id"] not in existing_ids]
             if new:
                 commands.append(SubscribeMany(new))
             for row in rows:
-                if row["id"] in known:
+                if row["id"] in existing_ids:
                     before = tail.subscription(row["id"])
                     commands.append(_command(row, before.options if before else SubscriptionOptions()))
             try:
@@ -142,8 +142,8 @@ class TransferPages:
             except (AccessRefusedError, RefusedError, DoorError) as error:
                 detail = problem_of_error(error).detail
                 hint = "repeat it with mode=replace"
-                raise DoorError(f"the import ended after {done} rows: {detail}", code="TC463", hint=hint) from None
-            done += len(rows)
+                raise DoorError(f"the import ended after {rows_done} rows: {detail}", code="TC463", hint=hint) from None
+            rows_done += len(rows)
 
     # --- export -------------------------------------------------------------------------------------------------------
 
@@ -193,23 +193,23 @@ def check_import(path: Path, format: str) -> tuple[Any, list[ImportRefusal]]:
     """The rows of a file, and those that are refused. Raises DoorError if it is not what it should be."""
     try:
         table = read_subscriptions(path, format=format)
-        refused = Index().add_many(table, on_refused="report").to_pylist()
+        refusals = Index().add_many(table, on_refused="report").to_pylist()
     except TreecastError as error:
         text = problem_of_error(error).detail.replace(f"{path}: ", "").replace(str(path), "the file")
         hint = error.hint.partition(", or give --")[0]  # what follows is for the command line
         raise DoorError(text, code="TC462", hint=hint) from None
-    return table, [ImportRefusal(row["row"], row["id"] or "", row["code"], row["message"]) for row in refused]
+    return table, [ImportRefusal(row["row"], row["id"] or "", row["code"], row["message"]) for row in refusals]
 
 
-def _refuse(refused: list[ImportRefusal], rows: int, listed_max: int) -> Reply:
+def _refuse(refusals: list[ImportRefusal], rows: int, listed_max: int) -> Reply:
     error = DoorError(
-        f"{len(refused)} of {rows} rows are refused, and nothing was imported",
+        f"{len(refusals)} of {rows} rows are refused, and nothing was imported",
         code="TC462",
         hint="`refused` lists them; dry_run=true checks without importing",
     )
     problem = problem_of_error(error)
-    listed = {"refused": refused[:listed_max], "refused_count": len(refused)}
-    return Reply(problem.status, msgspec.json.encode({**msgspec.to_builtins(problem), **listed}), CONTENT_TYPE)
+    extra_fields = {"refused": refusals[:listed_max], "refused_count": len(refusals)}
+    return Reply(problem.status, msgspec.json.encode({**msgspec.to_builtins(problem), **extra_fields}), CONTENT_TYPE)
 
 
 def _command(row: dict[str, Any], options: SubscriptionOptions) -> Subscribe:
@@ -225,7 +225,7 @@ Pages = AsyncIterator[list[tuple[str, SubscriptionRow]]]
 
 
 def fields_of(id: str, row: SubscriptionRow) -> tuple[str, str, dict[str, str], bool, str]:
-    """In the order of `FIELDS`; namespaces in an order of their own, so that equal subscriptions are equal bytes."""
+    """In the order of `FIELDS`; namespaces in their own order, so that equal subscriptions are equal bytes."""
     return id, row.query, dict(sorted(row.namespaces.items())), row.ordered, row.deliver
 
 

@@ -54,11 +54,11 @@ def _try(
         for delivery in index.render(body):
             if delivery.refused is None:
                 matches.append(_match(number, published_ms, delivery.payload))
-    compared = min(len(rows), count)
-    return TryAnswer(True, None, covers, covered_by, compared, len(rows) <= count, len(documents), matches)
+    compared_count = min(len(rows), count)
+    return TryAnswer(True, None, covers, covered_by, compared_count, len(rows) <= count, len(documents), matches)
 
 
-def _compare(tried: Query | Transformation, rows: list[tuple[str, SubscriptionRow]]) -> tuple[list[str], list[str]]:
+def _compare(query: Query | Transformation, rows: list[tuple[str, SubscriptionRow]]) -> tuple[list[str], list[str]]:
     covers: list[str] = []
     covered_by: list[str] = []
     for id, row in rows:
@@ -66,9 +66,9 @@ def _compare(tried: Query | Transformation, rows: list[tuple[str, SubscriptionRo
             other = parse(row.query, namespaces=row.namespaces)
         except QueryError:  # cannot be: it was accepted
             continue
-        if tried.covers(other):
+        if query.covers(other):
             covers.append(id)
-        if other.covers(tried):
+        if other.covers(query):
             covered_by.append(id)
     return covers, covered_by
 

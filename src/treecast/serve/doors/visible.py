@@ -106,13 +106,13 @@ def visible_subscriptions(tail: Tail, access: Access, after: str, count: int) ->
 
 
 @contextmanager
-def adding_subscriptions(access: Access, tail: Tail, added: int, count_ms: int) -> Iterator[None]:
+def adding_subscriptions(access: Access, tail: Tail, count: int, count_ms: int) -> Iterator[None]:
     """Around a request that adds so many: they count at once, and if it fails they do not.
 
     Raises AccessRefusedError TC605 if the token may not have so many.
     """
     limit = access.limits.subscriptions_max
-    if not limit or not added:
+    if not limit or not count:
         yield
         return
     now = steady_ms()
@@ -120,12 +120,12 @@ def adding_subscriptions(access: Access, tail: Tail, added: int, count_ms: int) 
     if access.subscriptions is None or now - access.counted_ms > count_ms:
         access.subscriptions = sum(tail.count_subscriptions(prefix, limit) for prefix in access.scopes.prefixes)
         access.counted_ms = now
-    if access.subscriptions + added > limit:
+    if access.subscriptions + count > limit:
         hint = "remove one first"
         raise AccessRefusedError(f"the token may have {limit} subscriptions", code="TC605", hint=hint)
-    access.subscriptions += added
+    access.subscriptions += count
     try:
         yield
     except BaseException:
-        access.subscriptions -= added
+        access.subscriptions -= count
         raise

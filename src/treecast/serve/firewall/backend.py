@@ -88,12 +88,12 @@ class Backend:
 
     def succeed(self, begin_ms: int) -> None:
         self.answer_ms_total += steady_ms() - begin_ms
-        self.health.succeeded()
+        self.health.note_success()
 
     def fail(self, error: str) -> None:
         self.failed += 1
         self.last_error = error
-        self.health.failed(steady_ms())
+        self.health.note_failure(steady_ms())
 
 
 def busy() -> DoorError:

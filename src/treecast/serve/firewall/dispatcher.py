@@ -58,9 +58,9 @@ class Dispatcher:
             outcomes = list(await asyncio.gather(*(self._to_each(one, request, context) for one in rule.backends)))
         else:
             outcomes = await self._to_one(rule, request, context)
-        done = RuleOutcome(rule, outcomes)
-        rule.failed += not done.is_success
-        return done
+        outcome = RuleOutcome(rule, outcomes)
+        rule.failed += not outcome.is_success
+        return outcome
 
     async def _to_each(self, backend: Backend, request: Request, context: ssl.SSLContext) -> Outcome:
         if not backend.health.is_usable(steady_ms()):
@@ -70,21 +70,21 @@ class Dispatcher:
     async def _to_one(self, rule: Rule, request: Request, context: ssl.SSLContext) -> list[Outcome]:
         """To the best one that is usable; then to others, while that is safe."""
         outcomes: list[Outcome] = []
-        tried: set[str] = set()
+        tried_names: set[str] = set()
         while len(outcomes) < self._settings.attempts_max:
-            backend = self._choose(rule, tried)
+            backend = self._choose(rule, tried_names)
             if backend is None:
                 break
-            tried.add(backend.name)
+            tried_names.add(backend.name)
             outcomes.append(await self._try(backend, request, context))
             last = outcomes[-1]
             if not last.error or (last.is_sent and not rule.form.retry_sent):
                 break
         return outcomes
 
-    def _choose(self, rule: Rule, tried: set[str]) -> Backend | None:
+    def _choose(self, rule: Rule, tried_names: set[str]) -> Backend | None:
         now = steady_ms()
-        usable = [one for one in rule.backends if one.name not in tried and one.health.is_usable(now)]
+        usable = [one for one in rule.backends if one.name not in tried_names and one.health.is_usable(now)]
         if not usable:
             return None
         if rule.form.policy == "first":
@@ -104,7 +104,7 @@ class Dispatcher:
                 try:
                     outcome = await self._forwarder.send(backend, request, context)
                 except asyncio.CancelledError:
-                    backend.health.abandoned(steady_ms())
+                    backend.health.note_abandonment(steady_ms())
                     raise
                 if outcome.error:
                     backend.fail(outcome.error)

@@ -86,7 +86,7 @@ class Firewall(Collector):
         while True:
             is_well = await self._forwarder.check(backend.check_url, self.rules.context)
             before = backend.health.state
-            backend.health.checked(is_well, steady_ms())
+            backend.health.note_check(is_well, steady_ms())
             if backend.health.state != before:
                 self._log.warning("a back end has changed", backend=backend.name, state=backend.health.state)
             await asyncio.sleep(self.settings.check_ms / 1000)

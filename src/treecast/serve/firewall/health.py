@@ -8,9 +8,9 @@ Failures in a row bring it down. If it has a health check, only that brings it u
 after a rest does. Rests double while trials fail.
 
 >>> health = Health(FirewallSettings(failures_max=2, rest_ms=100), is_checked=False)
->>> health.failed(0), health.failed(0), health.state, health.is_usable(50), health.is_usable(100)
+>>> health.note_failure(0), health.note_failure(0), health.state, health.is_usable(50), health.is_usable(100)
 (None, None, 'down', False, True)
->>> health.begin(), health.state, health.is_usable(100), health.succeeded(), health.state
+>>> health.begin(), health.state, health.is_usable(100), health.note_success(), health.state
 (None, 'trying', False, None, 'up')
 """
 
@@ -40,13 +40,13 @@ class Health:
         if self.state == "down":
             self.state = "trying"
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """It has answered. What was sent before it went down says nothing about now."""
         self._failures = 0
         if self.state == "trying":
             self._rise()
 
-    def failed(self, now_ms: int) -> None:
+    def note_failure(self, now_ms: int) -> None:
         self._failures += 1
         if self.state == "trying":
             self._rest_ms = min(self._rest_ms * 2, self._settings.rest_ms_max)
@@ -54,13 +54,13 @@ class Health:
         elif self.state == "up" and self._failures >= self._settings.failures_max:
             self._fall(now_ms)
 
-    def abandoned(self, now_ms: int) -> None:
+    def note_abandonment(self, now_ms: int) -> None:
         """Nobody waits for the answer any more: nothing was found out."""
         if self.state == "trying":
             self.state = "down"
             self._usable_ms = now_ms
 
-    def checked(self, is_well: bool, now_ms: int) -> None:
+    def note_check(self, is_well: bool, now_ms: int) -> None:
         """What the health check says."""
         if is_well:
             self._check_failures = 0

@@ -160,8 +160,8 @@ async def _is_wanted(broker: Broker, body: bytes) -> bool:
 
 def _correlation(call: Call) -> str:
     """The client's own, if it can be used, or a new one."""
-    given = call.header(CORRELATION.lower().encode())
-    return given if _CORRELATION_ID.fullmatch(given) else unused_name()
+    client_id = call.header(CORRELATION.lower().encode())
+    return client_id if _CORRELATION_ID.fullmatch(client_id) else unused_name()
 
 
 def _outcome_of(problem: Problem) -> str:
@@ -179,10 +179,10 @@ def _outcome_of(problem: Problem) -> str:
 
 def _reply(outcomes: list[RuleOutcome], number: int) -> Reply:
     """That of the first rule that sends to one back end; a summary, if all send to all. Raises DoorError."""
-    kept = (("treecast-document", str(number)),) if number else ()
+    headers = (("treecast-document", str(number)),) if number else ()
     single = next((one for one in outcomes if one.rule.form.policy != "all"), None)
     if single is None:
-        return _summary(outcomes, number, kept)
+        return _summary(outcomes, number, headers)
     if not single.outcomes:
         raise unavailable()
     last = single.outcomes[-1]
@@ -191,7 +191,7 @@ def _reply(outcomes: list[RuleOutcome], number: int) -> Reply:
             raise unavailable()
         raise _no_answer(last)
     inert = tuple((name.decode(), value.decode()) for name, value in INERT)
-    return Reply(last.status, last.body, last.content_type, (*last.headers, *kept, *inert))
+    return Reply(last.status, last.body, last.content_type, (*last.headers, *headers, *inert))
 
 
 def _no_answer(outcome: Outcome) -> DoorError:

@@ -46,9 +46,9 @@ class Rules:
             raise RulesError(path, mistakes)
         self.backends: dict[str, Backend] = {}
         for backend in form.backend:
-            known = (before or {}).get(backend.name)
+            old_backend = (before or {}).get(backend.name)
             self.backends[backend.name] = (
-                known if known is not None and known.form == backend else Backend(backend, settings)
+                old_backend if old_backend is not None and old_backend.form == backend else Backend(backend, settings)
             )
         forms = sorted(form.rule, key=lambda rule: -rule.priority)
         self.rules = [Rule(rule, [self.backends[name] for name in rule.backends]) for rule in forms]
@@ -64,13 +64,13 @@ class Rules:
 
     def applying(self, names: frozenset[str], source: str) -> list[Rule]:
         """Of those, the ones that apply to a document of this source: down to the first that stops."""
-        found: list[Rule] = []
+        applying_rules: list[Rule] = []
         for rule in self.rules if names else ():
             if rule.name in names and (not rule.form.sources or source in rule.form.sources):
-                found.append(rule)
+                applying_rules.append(rule)
                 if rule.form.then == "stop":
                     break
-        return found
+        return applying_rules
 
     def source_of(self, path: str) -> str | None:
         """The source of documents that are posted to a path that the rules claim; empty if it names none."""

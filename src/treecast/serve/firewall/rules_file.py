@@ -117,23 +117,23 @@ def _convert(content: dict[str, Any], mistakes: list[str]) -> RulesForm | None:
     """Part by part, so that each may be wrong."""
     parts: dict[str, list[Any]] = {}
     for kind, form in (("backend", BackendForm), ("rule", RuleForm), ("path", PathForm)):
-        given = content.pop(kind, [])
-        if not isinstance(given, list):
+        tables = content.pop(kind, [])
+        if not isinstance(tables, list):
             mistakes.append(f"{kind}: write [[{kind}]]")
-            given = []
-        parts[kind] = [_part(one, form, f"{kind} {number}", mistakes) for number, one in enumerate(given, 1)]
+            tables = []
+        parts[kind] = [_part(one, form, f"{kind} {number}", mistakes) for number, one in enumerate(tables, 1)]
     whole = _part(content, RulesForm, "the file", mistakes)
     if whole is None or any(one is None for part in parts.values() for one in part):
         return None
     return msgspec.structs.replace(whole, **parts)
 
 
-def _part(given: Any, kind: type[_KIND], place: str, mistakes: list[str]) -> _KIND | None:
+def _part(table: Any, kind: type[_KIND], place: str, mistakes: list[str]) -> _KIND | None:
     try:
-        return msgspec.convert(given, kind)
+        return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        named = f" ({given['name']!r})" if isinstance(given, dict) and isinstance(given.get("name"), str) else ""
-        mistakes.append(f"{place}{named[:100]}: {error}")
+        name_text = f" ({table['name']!r})" if isinstance(table, dict) and isinstance(table.get("name"), str) else ""
+        mistakes.append(f"{place}{name_text[:100]}: {error}")
         return None
 
 
@@ -165,9 +165,9 @@ def _check(form: RulesForm, settings: FirewallSettings, mistakes: list[str]) -> 
             mistakes.append(f"pass_headers: {header[:100]!r} is never passed on")
     for backend in form.backend:
         _check_backend(backend, mistakes)
-    known = {backend.name for backend in form.backend}
+    backend_names = {backend.name for backend in form.backend}
     for rule in form.rule:
-        _check_rule(rule, known, mistakes)
+        _check_rule(rule, backend_names, mistakes)
     for path in form.path:
         _check_path(path.path, mistakes)
 
@@ -187,11 +187,11 @@ def _check_backend(backend: BackendForm, mistakes: list[str]) -> None:
         mistakes.append(f"{place}: answer_ms and concurrency_max are not negative")
 
 
-def _check_rule(rule: RuleForm, known: set[str], mistakes: list[str]) -> None:
+def _check_rule(rule: RuleForm, backend_names: set[str], mistakes: list[str]) -> None:
     place = f"rule {rule.name[:100]!r}"
     if not rule.backends:
         mistakes.append(f"{place}: it names no back end")
-    mistakes += [f"{place}: there is no back end {name[:100]!r}" for name in rule.backends if name not in known]
+    mistakes += [f"{place}: there is no back end {name[:100]!r}" for name in rule.backends if name not in backend_names]
     if len(set(rule.backends)) < len(rule.backends):
         mistakes.append(f"{place}: it names a back end twice")
     if rule.policy == "all" and rule.retry_sent:

@@ -40,7 +40,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     id: str
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoreReceipt(msgspec.Struct, frozen=True):
     """NATS has it, at this place of its stream. `is_copy`: it had it before."""
 
     sequence: int
@@ -93,18 +93,18 @@ class Backbone:
                     reconnect_time_wait=settings.reconnect_ms / 1000,  # type: ignore[arg-type]
                     connect_timeout=max(settings.connect_ms // 1000, 1),
                     pending_size=settings.outgoing_bytes_max,
-                    error_cb=self._failed,
-                    disconnected_cb=self._disconnected,
-                    reconnected_cb=self._reconnected,
+                    error_cb=self._on_error,
+                    disconnected_cb=self._on_disconnected,
+                    reconnected_cb=self._on_reconnected,
                 )
         except (TimeoutError, Error, OSError, ValueError) as error:
             reason = "it takes too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             # What is in front of an @ may be a password.
-            shown = ", ".join(server.rpartition("@")[2] for server in self._servers)
-            raise BackboneError(f"no NATS server answers at {shown}: {reason}") from None
+            addresses = ", ".join(server.rpartition("@")[2] for server in self._servers)
+            raise BackboneError(f"no NATS server answers at {addresses}: {reason}") from None
         self._is_open = True
         self._inbox = self.client.new_inbox()
-        await self.client.subscribe(f"{self._inbox}.*", cb=self._answered, pending_msgs_limit=0, pending_bytes_limit=0)
+        await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer, pending_msgs_limit=0, pending_bytes_limit=0)
         for config in self.names.streams(settings).values():
             await self._make_stream(config)
         documents = await self.stream_info(DOCUMENTS)
@@ -118,7 +118,7 @@ class Backbone:
     def is_connected(self) -> bool:
         return self.client.is_connected
 
-    async def _failed(self, error: Exception) -> None:
+    async def _on_error(self, error: Exception) -> None:
         """Connections that fail are tried again. What is dropped has to be read again."""
         if isinstance(error, nats.errors.SlowConsumerError):
             for callback in self.on_dropped:
@@ -126,11 +126,11 @@ class Backbone:
         else:
             self._log.debug("nats", error=repr(error))
 
-    async def _disconnected(self) -> None:
+    async def _on_disconnected(self) -> None:
         if self._is_open:
             self._log.warning("nats is away")
 
-    async def _reconnected(self) -> None:
+    async def _on_reconnected(self) -> None:
         self._log.warning("nats is back")
         answers, self._answers = self._answers, {}
         for future in answers.values():  # what was asked may be lost: ask again now, not after a while
@@ -184,10 +184,10 @@ class Backbone:
 
     # --- messages that are stored -------------------------------------------------------------------------------------
 
-    async def store(self, messages: Sequence[Outgoing], *, within_ms: int = 0) -> list[Stored]:
+    async def store(self, messages: Sequence[Outgoing], *, within_ms: int = 0) -> list[StoreReceipt]:
         """Store all of them; returns when NATS has acknowledged each. Raises BackboneError: some may be stored."""
         end = steady_ms() + (within_ms or self.settings.store_ms)
-        stored: list[Stored] = []
+        receipts: list[StoreReceipt] = []
         first = 0
         while first < len(messages):
             last, size = first, 0
@@ -196,29 +196,29 @@ class Backbone:
                 if size > self.settings.store_bytes_max and last > first:
                     break
                 last += 1
-            stored += await self._store(messages[first:last], end)
+            receipts += await self._store(messages[first:last], end)
             first = last
-        return stored
+        return receipts
 
-    async def _store(self, messages: Sequence[Outgoing], end: int) -> list[Stored]:
-        stored: list[Stored | None] = [None] * len(messages)
+    async def _store(self, messages: Sequence[Outgoing], end: int) -> list[StoreReceipt]:
+        receipts: list[StoreReceipt | None] = [None] * len(messages)
         missing = list(range(len(messages)))
         while True:
-            problem = await self._try_to_store(messages, missing, stored, end)
-            missing = [place for place in missing if stored[place] is None]
+            problem = await self._try_to_store(messages, missing, receipts, end)
+            missing = [place for place in missing if receipts[place] is None]
             if not missing:
-                return stored  # type: ignore[return-value]
+                return receipts  # type: ignore[return-value]
             if steady_ms() >= end or self.client.is_closed:
                 raise BackboneError(f"NATS has not stored {len(missing)} messages: {problem}")
             await asyncio.sleep(self.settings.retry_ms / 1000)
 
     async def _try_to_store(
-        self, messages: Sequence[Outgoing], missing: list[int], stored: list[Stored | None], end: int
+        self, messages: Sequence[Outgoing], missing: list[int], receipts: list[StoreReceipt | None], end: int
     ) -> str:
         """Send those that are missing, and note what is acknowledged. Returns what is wrong with the others."""
         if not self.client.is_connected:
             return "it is away"
-        sent: dict[int, tuple[int, asyncio.Future[Msg]]] = {}
+        requests: dict[int, tuple[int, asyncio.Future[Msg]]] = {}
         loop = asyncio.get_running_loop()
         problem = "it does not answer"
         try:
@@ -227,24 +227,24 @@ class Backbone:
                 self._last_number = number = self._last_number + 1
                 future: asyncio.Future[Msg] = loop.create_future()
                 self._answers[number] = future
-                sent[place] = (number, future)
+                requests[place] = (number, future)
                 headers = {"Nats-Msg-Id": message.id}
                 await self.client.publish(message.subject, message.payload, f"{self._inbox}.{number}", headers)
             wait_ms = max(min(self.settings.request_ms, end - steady_ms()), 1)
-            await asyncio.wait([future for _, future in sent.values()], timeout=wait_ms / 1000)
+            await asyncio.wait([future for _, future in requests.values()], timeout=wait_ms / 1000)
         except (Error, OSError) as error:
             problem = str(error) or type(error).__name__
-        for place, (number, future) in sent.items():
+        for place, (number, future) in requests.items():
             self._answers.pop(number, None)
             if future.done() and not future.cancelled():
                 outcome = _outcome(future.result())
-                if isinstance(outcome, Stored):
-                    stored[place] = outcome
+                if isinstance(outcome, StoreReceipt):
+                    receipts[place] = outcome
                 else:
                     problem = outcome
         return problem
 
-    async def _answered(self, message: Msg) -> None:
+    async def _on_answer(self, message: Msg) -> None:
         future = self._answers.pop(int(message.subject.rpartition(".")[2]), None)
         if future is not None and not future.done():
             future.set_result(message)
@@ -259,14 +259,14 @@ async def end_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
         _, waiting = await asyncio.wait(waiting, timeout=CANCEL_SECONDS)
 
 
-def _outcome(answer: Msg) -> Stored | str:
+def _outcome(answer: Msg) -> StoreReceipt | str:
     """What became of a message; or what is wrong now. Raises BackboneError if it will be wrong next time as well."""
     if not answer.data:
         return "nobody takes it"  # there is no leader of the stream just now
     fields = msgspec.json.decode(answer.data)
     error = fields.get("error")
     if error is None:
-        return Stored(int(fields["seq"]), bool(fields.get("duplicate")))
+        return StoreReceipt(int(fields["seq"]), bool(fields.get("duplicate")))
     text = str(error.get("description", ""))
     if error.get("err_code") == STORE_FAILED and "maximum" in text:
         raise BackboneError("the fleet is full: " + text, code="TC415", hint="its workers have to catch up first")

@@ -56,10 +56,10 @@ class Catalog:
         self._settings = backbone.settings
         self._log = log
         self._task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Condition()
-        self._refused: dict[str, TreecastError] = {}
+        self._change = asyncio.Condition()
+        self._error_by_id: dict[str, TreecastError] = {}
         """By id: what the index does not take, though the door did."""
-        self._removed: dict[str, int] = {}
+        self._removed_ms: dict[str, int] = {}
         """By subject: when it was removed, as read when the worker started."""
 
     async def open(self) -> None:
@@ -117,7 +117,7 @@ class Catalog:
         self.sources.clear()
 
     async def _apply(self, messages: list[Msg]) -> None:
-        changed: dict[str, SubscriptionRecord] = {}
+        changed_records: dict[str, SubscriptionRecord] = {}
         version = self.version
         for message in messages:
             place = number_in(message.reply, SEQUENCE)
@@ -125,18 +125,18 @@ class Catalog:
                 continue  # asked for twice
             version = place
             try:
-                self._note(message, changed)
+                self._note(message, changed_records)
             except BackboneError as error:
                 self._log.error("a subscription cannot be read", error=str(error), place=place)
-        for id in changed:
+        for id in changed_records:
             if id in self.index:
                 self.index.remove(id)
-        self._add_all(record for record in changed.values() if record.query)
-        async with self._changed:
+        self._add_all(record for record in changed_records.values() if record.query)
+        async with self._change:
             self.version = version
-            self._changed.notify_all()
+            self._change.notify_all()
 
-    def _note(self, message: Msg, changed: dict[str, SubscriptionRecord]) -> None:
+    def _note(self, message: Msg, changed_records: dict[str, SubscriptionRecord]) -> None:
         if self._backbone.names.is_source(message.subject):
             source = decode(message.data, SourceRecord)
             self.sources.pop(source.id, None)
@@ -144,47 +144,49 @@ class Catalog:
                 self.sources[source.id] = source
             is_removed = source.is_removed
         else:
-            record = changed[decode(message.data, SubscriptionRecord).id] = decode(message.data, SubscriptionRecord)
+            record = changed_records[decode(message.data, SubscriptionRecord).id] = decode(
+                message.data, SubscriptionRecord
+            )
             self.subscriptions.pop(record.id, None)
-            self._refused.pop(record.id, None)
+            self._error_by_id.pop(record.id, None)
             if record.query:
                 self.subscriptions[record.id] = record
             is_removed = not record.query
-        self._removed.pop(message.subject, None)
-        if is_removed and len(self._removed) < self._settings.removed_at_once_max:
-            self._removed[message.subject] = number_in(message.reply, TIME) // NANOSECONDS
+        self._removed_ms.pop(message.subject, None)
+        if is_removed and len(self._removed_ms) < self._settings.removed_at_once_max:
+            self._removed_ms[message.subject] = number_in(message.reply, TIME) // NANOSECONDS
 
     def _add_all(self, records: Iterable[SubscriptionRecord]) -> None:
-        added = [_subscription(record) for record in records]
+        subscriptions = [_subscription(record) for record in records]
         try:
-            self.index.add_many(added)
+            self.index.add_many(subscriptions)
         except TreecastError:  # one of them: all or none were added
-            for subscription in added:
+            for subscription in subscriptions:
                 try:
                     self.index.add_many([subscription])
                 except TreecastError as error:
-                    self._refused[subscription.id] = error
+                    self._error_by_id[subscription.id] = error
                     self._log.error("a subscription cannot be added", id=subscription.id, error=str(error))
 
     async def _forget_removed(self, last: int) -> None:
         """What was removed long ago need not be known any more. The last message stays: its place is the version."""
         limit = now_ms() - self._settings.removed_ms
         stream = self._backbone.names.stream(CATALOG)
-        for subject, removed_ms in self._removed.items():
+        for subject, removed_ms in self._removed_ms.items():
             if removed_ms < limit:
                 await self._backbone.ask(f"STREAM.PURGE.{stream}", {"filter": subject, "seq": last})
-        self._removed.clear()
+        self._removed_ms.clear()
 
     # --- versions -----------------------------------------------------------------------------------------------------
 
     async def reach(self, version: int, wait_ms: int) -> bool:
         """Wait until the index has this version; False if it takes too long."""
         end = steady_ms() + wait_ms
-        async with self._changed:
+        async with self._change:
             while self.version < version:
                 try:
                     async with asyncio.timeout(max(end - steady_ms(), 0) / 1000):
-                        await self._changed.wait()
+                        await self._change.wait()
                 except TimeoutError:
                     return False
         return True
@@ -206,10 +208,10 @@ class Catalog:
         trial = Index(limits=self.index.limits)  # raises what is wrong with it
         trial.add(record.id, record.query, namespaces=record.namespaces, ordered=record.ordered, deliver=record.deliver)  # type: ignore[arg-type]
         await self._put(self._backbone.names.subscription(record.id), encode(record))
-        refused = self._refused.get(record.id)
-        if refused is not None:
+        refusal = self._error_by_id.get(record.id)
+        if refusal is not None:
             await self.unsubscribe(record.id)
-            raise refused
+            raise refusal
         return is_new
 
     async def unsubscribe(self, id: str) -> None:
@@ -232,9 +234,9 @@ class Catalog:
         await self._put(self._backbone.names.source(id), encode(SourceRecord(id, is_removed=True)))
 
     async def _put(self, subject: str, data: bytes) -> None:
-        # Each change is one of its own, also if it says what an earlier one said: so it has an id of its own.
-        (stored,) = await self._backbone.store([Outgoing(subject, data, unused_name())])
-        if not await self.reach(stored.sequence, self._settings.catalog_ms_max):
+        # Each change is one of its own, also if it says what an earlier one said: so it has its own id.
+        (receipt,) = await self._backbone.store([Outgoing(subject, data, unused_name())])
+        if not await self.reach(receipt.sequence, self._settings.catalog_ms_max):
             raise BackboneError("the change is stored, but not known here yet", hint="ask again")
 
     # --- looking ------------------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ class FleetDoor(Door):
     ) -> None:
         super().__init__(log, settings, gate, metrics, is_ready, {"streams": streams})
         self._pages = pages
-        offered = tuple(route for route in ROUTES if self._page(route) is not None)
-        self._description = msgspec.json.encode(describe(version, offered))
+        open_routes = tuple(route for route in ROUTES if self._page(route) is not None)
+        self._description = msgspec.json.encode(describe(version, open_routes))
 
     def _not_offered(self, route: Route) -> Exception:
         return not_offered(f"{route.method} {route.path}")

@@ -25,6 +25,7 @@ from nats.errors import Error
 from treecast.errors import TreecastError
 from treecast.serve.doors.envelopes import encode as encode_envelope
 from treecast.serve.doors.envelopes import envelope
+from treecast.serve.doors.event_text import HEARTBEAT, gap_event
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.fleet.backbone import STATUS, Backbone
@@ -35,7 +36,6 @@ from treecast.serve.fleet.pulls import consumer_of
 from treecast.serve.fleet.records import DELIVERIES, DeliveryRecord, decode
 
 IDENTITY_CHARS = 8
-HEARTBEAT = b":\n\n"
 Item = tuple[int, DeliveryRecord]
 """A place, and the delivery there."""
 
@@ -63,10 +63,10 @@ def parse_event_id(text: str) -> tuple[str, int]:
 class FleetStream:
     """One reader. Everything up to `floor` was sent, and for each subscription everything up to `sent`."""
 
-    def __init__(self, subscriptions: Sequence[str], floor: int, sent: dict[str, int], first: bytes) -> None:
+    def __init__(self, subscriptions: Sequence[str], floor: int, last_sent: dict[str, int], first: bytes) -> None:
         self.subscriptions = tuple(subscriptions)
         self.floor = floor
-        self.sent = sent
+        self.sent = last_sent
         """At the beginning: what those who pull had acknowledged, which is left out."""
         self.first = first
         self.is_behind = True
@@ -169,23 +169,23 @@ class FleetFeed:
 
     async def _begin(self, subscriptions: Sequence[str], position: tuple[str, int] | None) -> FleetStream:
         state = (await self._backbone.stream_info(DELIVERIES))["state"]
-        gone = b""
+        gap = b""
         if position is not None:
             identity, place = position
             if identity == self._backbone.identity[:IDENTITY_CHARS] and place <= int(state["last_seq"]):
                 if place + 1 < int(state["first_seq"]):
-                    gone = _gone(place + 1, int(state["first_seq"]) - 1)
-                return FleetStream(subscriptions, place, {}, gone)
-            gone = _gone(0, 0)
-        sent = {}
+                    gap = gap_event(place + 1, int(state["first_seq"]) - 1)
+                return FleetStream(subscriptions, place, {}, gap)
+            gap = gap_event(0, 0)
+        last_acknowledged = {}
         for id in subscriptions:
-            sent[id] = await self._acknowledged(id)
-        place = min(sent.values())
+            last_acknowledged[id] = await self._acknowledged_to(id)
+        place = min(last_acknowledged.values())
         # An event without data is none, but its id is remembered: who comes back has a position from the start.
         mark = b"id: %s\n\n" % event_id(self._backbone.identity, place).encode()
-        return FleetStream(subscriptions, place, sent, gone + mark)
+        return FleetStream(subscriptions, place, last_acknowledged, gap + mark)
 
-    async def _acknowledged(self, id: str) -> int:
+    async def _acknowledged_to(self, id: str) -> int:
         """The place up to which those who pull have acknowledged everything; 0 if nobody pulls."""
         stream = self._backbone.names.stream(DELIVERIES)
         info = await self._backbone.ask(f"CONSUMER.INFO.{stream}.{consumer_of(id)}")
@@ -196,11 +196,11 @@ class FleetFeed:
         if channel is None:
             limit = self._backbone.settings.live_messages_max
 
-            async def announced(message: Msg) -> None:
-                self._announced(id, message)
+            async def on_message(message: Msg) -> None:
+                self._on_announced(id, message)
 
             subject = self._backbone.names.live_delivery(id)
-            listening = await self._backbone.client.subscribe(subject, cb=announced, pending_msgs_limit=limit)
+            listening = await self._backbone.client.subscribe(subject, cb=on_message, pending_msgs_limit=limit)
             channel = self._channels[id] = _Channel(listening)
         channel.streams[stream] = None
 
@@ -224,7 +224,7 @@ class FleetFeed:
 
     # --- what is stored now -------------------------------------------------------------------------------------------
 
-    def _announced(self, id: str, message: Msg) -> None:
+    def _on_announced(self, id: str, message: Msg) -> None:
         channel = self._channels.get(id)
         headers = message.headers or {}
         if channel is None or "Nats-Sequence" not in headers:
@@ -280,7 +280,7 @@ class FleetFeed:
             last = await self._backbone.last_sequence(DELIVERIES)
             items: list[Item] = []
             size = 0
-            async for item in self._stored(stream, last):
+            async for item in self._read_stored(stream, last):
                 items.append(item)
                 size += len(item[1].payload)
                 if size > self._settings.stream_bytes_max or len(items) == 100:
@@ -297,7 +297,7 @@ class FleetFeed:
             stream.is_behind = True
             raise
 
-    async def _stored(self, stream: FleetStream, last: int) -> AsyncIterator[Item]:
+    async def _read_stored(self, stream: FleetStream, last: int) -> AsyncIterator[Item]:
         """What is stored for a stream and was not sent, up to `last`, in order."""
         free = asyncio.Semaphore(self._backbone.settings.reads_max)
 
@@ -306,8 +306,8 @@ class FleetFeed:
                 item = await self._next(id, after)
             return None if item is None or item[0] > last else (item[0], id, item[1])
 
-        begun = [next_of(id, stream.sent_to(id)) for id in stream.subscriptions]
-        heads = [head for head in await asyncio.gather(*begun) if head is not None]
+        reads = [next_of(id, stream.sent_to(id)) for id in stream.subscriptions]
+        heads = [head for head in await asyncio.gather(*reads) if head is not None]
         heapq.heapify(heads)
         while heads:
             place, id, delivery = heads[0]
@@ -352,11 +352,9 @@ class FleetFeed:
             except BackboneError as error:
                 if error.code == "TC491":
                     raise
-                return _gone(place, place)
-        made = envelope(identity, delivery.document, delivery.published_ms, delivery.subscription, payload)
-        return b"id: %s\nevent: delivery\ndata: %s\n\n" % (event_id(identity, place).encode(), encode_envelope(made))
-
-
-def _gone(first: int, last: int) -> bytes:
-    """Deliveries at these places are not kept any more, or are those of another fleet."""
-    return b"event: gone\ndata: %s\n\n" % msgspec.json.encode({"first": first, "last": last})
+                return gap_event(place, place)
+        event_envelope = envelope(identity, delivery.document, delivery.published_ms, delivery.subscription, payload)
+        return b"id: %s\nevent: delivery\ndata: %s\n\n" % (
+            event_id(identity, place).encode(),
+            encode_envelope(event_envelope),
+        )

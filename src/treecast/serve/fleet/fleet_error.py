@@ -10,7 +10,7 @@ from treecast.errors import PeerError
 
 
 class BackboneError(PeerError):
-    """NATS did not do what it was asked to do. It may have been done all the same: ask again, with the same id."""
+    """NATS did not do what it was asked to do. It may have been done anyway: ask again, with the same id."""
 
     def __init__(self, message: str, *, code: str = "TC491", hint: str = "") -> None:
         super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)

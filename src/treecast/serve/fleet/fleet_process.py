@@ -1,4 +1,4 @@
-"""A worker of a fleet in a process of its own: the connection to NATS, the matcher, HTTP, and signals."""
+"""A worker of a fleet in its own process: the connection to NATS, the matcher, HTTP, and signals."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Worker:
 
 
 def run_worker(options: WorkerOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
-    """`serve`, in an event loop of its own."""
+    """`serve`, in its own event loop."""
     asyncio.run(serve(options, log, announce))
 
 
@@ -115,10 +115,10 @@ async def serve(options: WorkerOptions, log: structlog.typing.FilteringBoundLogg
     worker = Worker(options, log, gate)
     server = HttpServer(worker.door, options.door, log, None, certificate)
     address = server.listen(*options.listen)
-    stopped = handle_signals(gate, certificate)
+    stop = handle_signals(gate, certificate)
     await asyncio.get_running_loop().run_in_executor(None, warm_up)
     opening = asyncio.create_task(worker.open())
-    stopping = asyncio.create_task(stopped.wait())
+    stopping = asyncio.create_task(stop.wait())
     looking = asyncio.create_task(gate.run())
     watching = asyncio.create_task(watch(certificate, options.access.look_ms))
     await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)

@@ -29,9 +29,9 @@ class Matches:
         if self._codes is None:
             return ids, choices, []
         codes = self._codes[begin:end]
-        accepted = [place for place, code in enumerate(codes) if code is None]
-        refused = [(id, code) for id, code in zip(ids, codes, strict=True) if code is not None]
-        return [ids[place] for place in accepted], [choices[place] for place in accepted], refused
+        accepted_places = [place for place, code in enumerate(codes) if code is None]
+        refusals = [(id, code) for id, code in zip(ids, codes, strict=True) if code is not None]
+        return [ids[place] for place in accepted_places], [choices[place] for place in accepted_places], refusals
 
     def is_empty(self, at: int) -> bool:
         return self._ends[at] == self._ends[at + 1]

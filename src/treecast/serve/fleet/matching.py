@@ -35,7 +35,7 @@ from treecast.serve.fleet.records import (
 )
 
 CONSUMER = "workers"
-Made = list[tuple[str, DeliveryRecord]]
+Deliveries = list[tuple[str, DeliveryRecord]]
 """The id of each delivery, and the delivery."""
 
 
@@ -129,13 +129,13 @@ class Matcher:
             await self._match(waiting, documents)
 
     async def _match(self, messages: list[Msg], documents: list[tuple[int, DocumentRecord]]) -> None:
-        made, refused = await asyncio.to_thread(self._render, self._catalog.index, documents)
-        self.refused += refused
-        outgoing = [await self._outgoing(id, delivery) for id, delivery in made]
-        stored = await self._backbone.store(outgoing)
-        copies = sum(one.is_copy for one in stored)
+        deliveries, refused_count = await asyncio.to_thread(self._render, self._catalog.index, documents)
+        self.refused += refused_count
+        outgoing = [await self._outgoing(id, delivery) for id, delivery in deliveries]
+        receipts = await self._backbone.store(outgoing)
+        copies = sum(one.is_copy for one in receipts)
         self.copies += copies
-        self.deliveries += len(stored) - copies
+        self.deliveries += len(receipts) - copies
         self.documents += len(messages)
         await self._answer(messages, b"+ACK")
 
@@ -158,32 +158,32 @@ class Matcher:
             self._log.error("a document cannot be read", error=str(error))
             return None
 
-    def _render(self, index: Index, documents: list[tuple[int, DocumentRecord]]) -> tuple[Made, int]:
+    def _render(self, index: Index, documents: list[tuple[int, DocumentRecord]]) -> tuple[Deliveries, int]:
         """In a thread: what is delivered, and how much was refused."""
-        made: Made = []
-        refused = start = 0
+        deliveries: Deliveries = []
+        refused_count = start = 0
         while start < len(documents):
             part = index.render_part([record.body for _, record in documents[start:]], report=True)
             rejected: dict[int, Any] = dict(part.rejected)
             matches = Matches(part.deliveries)
             for at in range(matches.documents):
                 if at in rejected:
-                    refused += 1
+                    refused_count += 1
                     continue
-                refused += self._deliver(*documents[start + at], matches, at, made)
+                refused_count += self._deliver(*documents[start + at], matches, at, deliveries)
             start += matches.documents
-        return made, refused
+        return deliveries, refused_count
 
-    def _deliver(self, number: int, record: DocumentRecord, matches: Matches, at: int, made: Made) -> int:
-        ids, choices, refused = matches.of(at)
+    def _deliver(self, number: int, record: DocumentRecord, matches: Matches, at: int, deliveries: Deliveries) -> int:
+        ids, choices, refusals = matches.of(at)
         contents = {choice: matches.payload(choice) for choice in dict.fromkeys(choices)}
         identity = self._backbone.identity
         for id, choice in zip(ids, choices, strict=True):
             delivery = DeliveryRecord(number, record.published_ms, id, contents[choice])
-            made.append((delivery_id(identity, number, id), delivery))
-        for id, code in refused:
+            deliveries.append((delivery_id(identity, number, id), delivery))
+        for id, code in refusals:
             self._log.warning("a delivery is refused", subscription=id, document=number, code=code)
-        return len(refused)
+        return len(refusals)
 
     async def _outgoing(self, id: str, delivery: DeliveryRecord) -> Outgoing:
         if self._parts.is_large(delivery.payload):
@@ -209,9 +209,9 @@ class Matcher:
             return
         stream = self._backbone.names.stream(DOCUMENTS)
         info = await self._backbone.ask(f"CONSUMER.INFO.{stream}.{CONSUMER}")
-        done = int(info.get("ack_floor", {}).get("stream_seq", 0))
+        matched_to = int(info.get("ack_floor", {}).get("stream_seq", 0))
         # By the average size: it need not be exact.
         count = -(-spare * int(state["messages"]) // max(int(state["bytes"]), 1))
-        last = min(int(state["first_seq"]) + count - 1, done)
+        last = min(int(state["first_seq"]) + count - 1, matched_to)
         if last >= int(state["first_seq"]):
             await self._backbone.ask(f"STREAM.PURGE.{stream}", {"seq": last + 1})

@@ -80,10 +80,10 @@ class FleetDocumentPages:
     async def publish_batch(self, call: Call) -> Reply:
         """A line or a part that cannot be used is refused by itself."""
         source = self._source(call)
-        given = await read_batch(call, self._settings)
-        documents = [document for document in given if isinstance(document, Document)]
+        items = await read_batch(call, self._settings)
+        documents = [document for document in items if isinstance(document, Document)]
         outcomes = iter(await self._publish(source, documents) if documents else [])
-        answers = [next(outcomes) if isinstance(one, Document) else problem_of_error(one.error) for one in given]
+        answers = [next(outcomes) if isinstance(one, Document) else problem_of_error(one.error) for one in items]
         return json_reply(200, BatchAnswer([batch_item(answer) for answer in answers]))
 
     def _source(self, call: Call) -> str:
@@ -147,13 +147,13 @@ class FleetDocumentPages:
                 key = await self._parts.put(document.body, within_ms=within_ms)
                 record = DocumentRecord(source, document.id, published_ms, b"", key)
             outgoing.append(Outgoing(self._backbone.names.document, encode(record), _message_id(source, document.id)))
-        stored = iter(await self._backbone.store(outgoing, within_ms=within_ms))
+        receipts = iter(await self._backbone.store(outgoing, within_ms=within_ms))
         outcomes: list[Outcome] = []
         for place, document in enumerate(documents):
             if place in problems:
                 outcomes.append(problems[place])
             else:
-                one = next(stored)
+                one = next(receipts)
                 outcomes.append(Accepted(one.sequence, one.is_copy and bool(document.id)))
         return outcomes
 
@@ -239,11 +239,11 @@ class FleetSubscriptionPages:
 
     async def pull(self, call: Call) -> Reply:
         form = await call.form(PullForm, optional=True)
-        pulled = await self._pulls.pull(call.parameter, form.max, form.wait_ms)
+        envelopes = await self._pulls.pull(call.parameter, form.max, form.wait_ms)
         if call.access.is_ended:  # while it waited: what came is for others
-            await self._pulls.settle(call.parameter, [envelope.delivery for envelope in pulled], is_failed=True)
+            await self._pulls.settle(call.parameter, [envelope.delivery for envelope in envelopes], is_failed=True)
             raise no_token()
-        return json_reply(200, PullAnswer(pulled))
+        return json_reply(200, PullAnswer(envelopes))
 
     async def acknowledge(self, call: Call) -> Reply:
         return await self._settle(call, is_failed=False)

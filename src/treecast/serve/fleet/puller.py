@@ -33,8 +33,8 @@ class Puller:
         self._count_max = count_max
         self._inbox = backbone.client.new_inbox()
         self._subscription: Subscription | None = None
-        self._arrived: list[Msg] = []
-        self._asked = 0
+        self._messages: list[Msg] = []
+        self._messages_asked = 0
         self._is_gone = False
         self._news = asyncio.Event()
 
@@ -53,7 +53,7 @@ class Puller:
 
     def _forget(self) -> None:
         """What was asked for over a connection that is gone does not come."""
-        self._asked = 0
+        self._messages_asked = 0
         self._news.set()
 
     async def _take(self, message: Msg) -> None:
@@ -62,37 +62,39 @@ class Puller:
         if headers and STATUS in headers and not message.reply:
             if headers[STATUS] == "503":
                 self._is_gone = True
-            self._asked -= min(int(headers.get("Nats-Pending-Messages", self._asked)), self._asked)
+            self._messages_asked -= min(
+                int(headers.get("Nats-Pending-Messages", self._messages_asked)), self._messages_asked
+            )
         else:
-            self._asked = max(self._asked - 1, 0)
-            self._arrived.append(message)
+            self._messages_asked = max(self._messages_asked - 1, 0)
+            self._messages.append(message)
         self._news.set()
 
     async def take(self) -> list[Msg]:
         """Wait for messages, and take all that have come. Raises ConsumerGoneError."""
-        while not self._arrived:
+        while not self._messages:
             if self._is_gone:
                 self._is_gone = False
                 raise ConsumerGoneError
             self._news.clear()  # before asking: what comes meanwhile is news
             await self._ask()
-            if self._arrived:
+            if self._messages:
                 break
             try:
                 async with asyncio.timeout(EXPIRES_MS / 1000 + 1):
                     await self._news.wait()
             except TimeoutError:
-                self._asked = 0
-        taken, self._arrived = self._arrived, []
+                self._messages_asked = 0
+        messages, self._messages = self._messages, []
         await self._ask()
-        return taken
+        return messages
 
     async def _ask(self) -> None:
         """For as many as there is room for, unless half of that is asked for already."""
-        if self._asked * 2 > self._count_max or not self._backbone.is_connected():
+        if self._messages_asked * 2 > self._count_max or not self._backbone.is_connected():
             return
-        count = self._count_max - self._asked
+        count = self._count_max - self._messages_asked
         body = msgspec.json.encode({"batch": count, "expires": EXPIRES_MS * NANOSECONDS})
         with suppress(Error, OSError):
             await self._backbone.client.publish(self._next, body, self._inbox)
-            self._asked += count
+            self._messages_asked += count

@@ -43,7 +43,7 @@ class Settle(msgspec.Struct, frozen=True, array_like=True):
     is_failed: bool
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _HeldDelivery(msgspec.Struct, frozen=True):
     """Where to acknowledge a delivery, how often it was tried, and until when it may be acknowledged."""
 
     reply: str
@@ -59,13 +59,13 @@ class FleetPulls:
         self._catalog = catalog
         self._parts = parts
         self._settings = settings
-        self._held: dict[str, dict[str, _Held]] = {}
-        self._made: dict[str, SubscriptionRecord] = {}
+        self._held_deliveries: dict[str, dict[str, _HeldDelivery]] = {}
+        self._record_at_change: dict[str, SubscriptionRecord] = {}
         """By subscription: as it was when its consumer was made or changed."""
         self._waiting = 0
 
     async def open(self) -> None:
-        await self._backbone.client.subscribe(self._backbone.names.settle, cb=self._asked_to_settle)
+        await self._backbone.client.subscribe(self._backbone.names.settle, cb=self._on_settle_request)
 
     # --- pulling ------------------------------------------------------------------------------------------------------
 
@@ -74,12 +74,12 @@ class FleetPulls:
         await self._catalog.catch_up()
         record = self._catalog.expect(subscription)
         self._forget_late()
-        held = self._held.get(subscription, {})
-        room = self._settings.pull_deliveries_max - len(held)
+        held_deliveries = self._held_deliveries.get(subscription, {})
+        room = self._settings.pull_deliveries_max - len(held_deliveries)
         if room < 1:
             hint = "acknowledge some first"
-            raise DoorError(f"{len(held)} deliveries are not acknowledged", code="TC436", hint=hint)
-        if len(self._held) >= self._settings.pulls_max or self._waiting >= self._settings.pulls_max:
+            raise DoorError(f"{len(held_deliveries)} deliveries are not acknowledged", code="TC436", hint=hint)
+        if len(self._held_deliveries) >= self._settings.pulls_max or self._waiting >= self._settings.pulls_max:
             raise DoorError("too many subscriptions are pulled from", code="TC417")
         self._waiting += 1
         try:
@@ -92,7 +92,7 @@ class FleetPulls:
 
     async def _prepare(self, subscription: str, record: SubscriptionRecord) -> None:
         """Make the consumer, or change it."""
-        if self._made.get(subscription) == record:
+        if self._record_at_change.get(subscription) == record:
             return
         stream, name = self._backbone.names.stream(DELIVERIES), consumer_of(subscription)
         config = {
@@ -108,9 +108,9 @@ class FleetPulls:
         answer = await self._backbone.ask(f"CONSUMER.DURABLE.CREATE.{stream}.{name}", body)
         if "error" in answer:
             raise BackboneError(f"nothing can be pulled: {answer['error'].get('description', '')}")
-        if len(self._made) >= self._settings.pulls_max:
-            self._made.clear()  # they are made again, which changes nothing
-        self._made[subscription] = record
+        if len(self._record_at_change) >= self._settings.pulls_max:
+            self._record_at_change.clear()  # they are made again, which changes nothing
+        self._record_at_change[subscription] = record
 
     async def _fetch(self, subscription: str, count: int, wait_ms: int) -> list[Msg]:
         """What is there at once; if that is nothing, wait for one, and take what came with it."""
@@ -125,11 +125,11 @@ class FleetPulls:
     async def _request(self, subscription: str, body: Mapping[str, int], wait_ms: int = 0) -> list[Msg]:
         """One request, until NATS says that there is no more."""
         client = self._backbone.client
-        arrived: asyncio.Queue[Msg] = asyncio.Queue()
+        queue: asyncio.Queue[Msg] = asyncio.Queue()
         inbox = client.new_inbox()
 
         async def take(message: Msg) -> None:
-            arrived.put_nowait(message)
+            queue.put_nowait(message)
 
         messages: list[Msg] = []
         try:
@@ -140,10 +140,10 @@ class FleetPulls:
                 await client.publish(subject, msgspec.json.encode(body), inbox)
                 async with asyncio.timeout((wait_ms + GRACE_MS) / 1000):
                     while len(messages) < body["batch"]:
-                        message = await arrived.get()
+                        message = await queue.get()
                         if message.headers and STATUS in message.headers and not message.reply:
                             if message.headers[STATUS] == "503":
-                                self._made.pop(subscription, None)
+                                self._record_at_change.pop(subscription, None)
                                 raise BackboneError("NATS is not ready", hint="try again soon")
                             break
                         messages.append(message)
@@ -161,20 +161,22 @@ class FleetPulls:
         delivery = decode(message.data, DeliveryRecord)
         payload = await self._parts.get(delivery.parts) if delivery.parts else delivery.payload
         attempt = number_in(message.reply, DELIVERED)
-        made = envelope(
+        held_envelope = envelope(
             self._backbone.identity, delivery.document, delivery.published_ms, delivery.subscription, payload, attempt
         )
-        self._held.setdefault(delivery.subscription, {})[made.delivery] = _Held(message.reply, attempt, end_ms)
-        return made
+        self._held_deliveries.setdefault(delivery.subscription, {})[held_envelope.delivery] = _HeldDelivery(
+            message.reply, attempt, end_ms
+        )
+        return held_envelope
 
     def _forget_late(self) -> None:
         """What is not acknowledged in time comes again, NATS sees to that."""
         now = steady_ms()
-        for subscription, held in list(self._held.items()):
-            for id in [id for id, one in held.items() if one.end_ms < now]:
-                del held[id]
-            if not held:
-                del self._held[subscription]
+        for subscription, held_deliveries in list(self._held_deliveries.items()):
+            for id in [id for id, one in held_deliveries.items() if one.end_ms < now]:
+                del held_deliveries[id]
+            if not held_deliveries:
+                del self._held_deliveries[subscription]
 
     # --- settling -----------------------------------------------------------------------------------------------------
 
@@ -182,17 +184,17 @@ class FleetPulls:
         """Returns the ids that no worker holds: they were settled before, or come again."""
         await self._catalog.catch_up()
         self._catalog.expect(subscription)
-        settled = await self._settle_own(subscription, ids, is_failed)
-        missing = [id for id in ids if id not in settled]
+        settled_ids = await self._settle_own(subscription, ids, is_failed)
+        missing = [id for id in ids if id not in settled_ids]
         if missing:
-            settled |= await self._ask_others(Settle(subscription, missing, is_failed))
-        return [id for id in missing if id not in settled]
+            settled_ids |= await self._ask_others(Settle(subscription, missing, is_failed))
+        return [id for id in missing if id not in settled_ids]
 
     async def _settle_own(self, subscription: str, ids: Sequence[str], is_failed: bool) -> set[str]:
-        held = self._held.get(subscription, {})
-        own = {id: held.pop(id) for id in dict.fromkeys(ids) if id in held}
+        held_deliveries = self._held_deliveries.get(subscription, {})
+        own = {id: held_deliveries.pop(id) for id in dict.fromkeys(ids) if id in held_deliveries}
 
-        async def settle(one: _Held) -> bool:
+        async def settle(one: _HeldDelivery) -> bool:
             delay_ms = min(RETRY_MS * 2 ** (one.attempt - 1), RETRY_MS_MAX) if one.attempt < 32 else RETRY_MS_MAX
             text = b'-NAK {"delay": %d}' % (delay_ms * NANOSECONDS) if is_failed else b"+ACK"
             try:
@@ -207,12 +209,12 @@ class FleetPulls:
     async def _ask_others(self, question: Settle) -> set[str]:
         """What other workers have settled, of those that hold it."""
         client = self._backbone.client
-        settled: set[str] = set()
+        settled_ids: set[str] = set()
         is_complete = asyncio.Event()
 
         async def take(message: Msg) -> None:
-            settled.update(msgspec.msgpack.decode(message.data, type=list[str]))
-            if settled.issuperset(question.deliveries):
+            settled_ids.update(msgspec.msgpack.decode(message.data, type=list[str]))
+            if settled_ids.issuperset(question.deliveries):
                 is_complete.set()
 
         inbox = client.new_inbox()
@@ -226,21 +228,21 @@ class FleetPulls:
                 await listening.unsubscribe()
         except (TimeoutError, Error, OSError):
             pass
-        return settled
+        return settled_ids
 
-    async def _asked_to_settle(self, message: Msg) -> None:
+    async def _on_settle_request(self, message: Msg) -> None:
         try:
             question = msgspec.msgpack.decode(message.data, type=Settle)
         except msgspec.MsgspecError:
             return
-        settled = await self._settle_own(question.subscription, question.deliveries, question.is_failed)
-        if settled and message.reply:
-            await self._backbone.client.publish(message.reply, msgspec.msgpack.encode(sorted(settled)))
+        settled_ids = await self._settle_own(question.subscription, question.deliveries, question.is_failed)
+        if settled_ids and message.reply:
+            await self._backbone.client.publish(message.reply, msgspec.msgpack.encode(sorted(settled_ids)))
 
     async def remove(self, subscription: str) -> None:
         """The subscription is gone: so is what waits for it."""
-        self._held.pop(subscription, None)
-        self._made.pop(subscription, None)
+        self._held_deliveries.pop(subscription, None)
+        self._record_at_change.pop(subscription, None)
         names = self._backbone.names
         stream = names.stream(DELIVERIES)
         await self._backbone.ask(f"CONSUMER.DELETE.{stream}.{consumer_of(subscription)}")

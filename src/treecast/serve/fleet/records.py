@@ -145,8 +145,8 @@ class Names:
 
         catalog = stream(CATALOG, "catalog.>", settings.catalog_bytes_max, 0, "new")
         documents = stream(DOCUMENTS, "document", settings.documents_bytes_max, settings.documents_ms_max, "new")
-        kept = (settings.deliveries_bytes_max, settings.deliveries_ms_max)
-        deliveries = stream(DELIVERIES, "delivery.>", *kept, "old")
+        delivery_limits = (settings.deliveries_bytes_max, settings.deliveries_ms_max)
+        deliveries = stream(DELIVERIES, "delivery.>", *delivery_limits, "old")
         # A part is needed as long as the document and its deliveries are.
         parts_ms = settings.documents_ms_max + settings.deliveries_ms_max
         parts = stream(PARTS, "part.>", settings.parts_bytes_max, parts_ms, "new")

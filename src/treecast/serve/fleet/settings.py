@@ -67,7 +67,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     catalog_batch_max: int = 5_000
     """Changes of subscriptions that are read at once."""
     removed_ms: int = DAY_MS
-    """What was removed is remembered for so long. A worker that was cut off for half of it begins anew."""
+    """What was removed is remembered for so long. A worker that was cut off for half of it starts over."""
     removed_at_once_max: int = 1_000
     """Subscriptions whose removal is forgotten when a worker starts, at most."""
     sweep_ms: int = 30_000

@@ -46,7 +46,7 @@ class AddressRules:
     """`allow` are networks. Raises ValueError if one of them is none."""
 
     def __init__(self, allow: Iterable[str]) -> None:
-        self._allowed: tuple[Network, ...] = tuple(ip_network(text) for text in allow)
+        self._allowed_networks: tuple[Network, ...] = tuple(ip_network(text) for text in allow)
 
     def is_allowed(self, text: str) -> bool:
         """An address as a resolver, or a URL, writes it."""
@@ -54,13 +54,13 @@ class AddressRules:
             address = ip_address(text.partition("%")[0])
         except ValueError:
             return False
-        meant = [address, *_embedded(address)]
-        if any(one in network for one in meant for network in self._allowed):
+        addresses = [address, *_embedded_addresses(address)]
+        if any(one in network for one in addresses for network in self._allowed_networks):
             return True
-        return all(_is_public(one) for one in meant)
+        return all(_is_public(one) for one in addresses)
 
 
-def _embedded(address: Address) -> Iterator[IPv4Address]:
+def _embedded_addresses(address: Address) -> Iterator[IPv4Address]:
     """The IPv4 address behind it, if it is a form of one."""
     if isinstance(address, IPv4Address):
         return

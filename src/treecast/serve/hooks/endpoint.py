@@ -34,7 +34,7 @@ GONE = 410
 REASON_CHARS_MAX = 300
 
 
-class Sent(msgspec.Struct, frozen=True):
+class Attempt(msgspec.Struct, frozen=True):
     """A delivery, its id, and the number of the attempt."""
 
     delivery: Delivery
@@ -71,7 +71,7 @@ class Endpoint:
         self._attempts: deque[AttemptRow] = deque(state.attempts, maxlen=settings.attempts_kept_max)
         self._failures = 0
         self._waiting: deque[tuple[Delivery, int]] = deque()  # to be sent, each with the number of its attempt
-        self._settled: list[Delivery] = []  # the broker is told in a moment
+        self._settled_deliveries: list[Delivery] = []  # the broker is told in a moment
         self._running: set[asyncio.Task[None]] = set()
         self._receiver: int | None = None
         self._session = ""  # what is held is of this one
@@ -91,7 +91,7 @@ class Endpoint:
             self._receiver = self._client.attach(list(self.row.subscriptions), credit, self._take, is_patient=True)
 
     def change(self, row: HookRow) -> None:
-        """It has other settings now. What is under way ends as it began; everything else is sent anew, and at once."""
+        """It has other settings now. What is under way ends as it began; everything else is sent again, and at once."""
         self.row = row
         if not row.disabled:
             self._failing_since_ms = self._failures = 0
@@ -167,14 +167,14 @@ class Endpoint:
                 self._rate_ms = max(now, self._rate_ms) + 1000 / self.row.rate_max
             task = asyncio.create_task(self._attempt(*self._waiting.popleft()))
             self._running.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_end)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.result()
@@ -184,54 +184,54 @@ class Endpoint:
     async def _attempt(self, delivery: Delivery, attempt: int) -> None:
         headers, body = request_of(delivery, self.row, now_ms())
         outcome = await self._sender.send("POST", URL(self.row.url), headers, body)
-        sent = Sent(delivery, headers["webhook-id"], attempt)
+        record = Attempt(delivery, headers["webhook-id"], attempt)
         if outcome.is_success:
-            self._succeed(sent, outcome)
+            self._succeed(record, outcome)
         else:
-            self._fail(sent, outcome)
+            self._fail(record, outcome)
 
-    def _succeed(self, sent: Sent, outcome: Outcome) -> None:
-        if not self._settled:
+    def _succeed(self, attempt: Attempt, outcome: Outcome) -> None:
+        if not self._settled_deliveries:
             asyncio.get_running_loop().call_later(self._settings.settle_ms / 1000, self._settle)
-        self._settled.append(sent.delivery)
-        self._log(sent, outcome, "delivered")
+        self._settled_deliveries.append(attempt.delivery)
+        self._log(attempt, outcome, "delivered")
         has_failed, self._failing_since_ms, self._failures = self._failing_since_ms, 0, 0
         if has_failed:
             self.hasten()
 
     def _settle(self) -> None:
         """PERF: bench/hooks.py. Several at once: each message to the broker is a group of changes on disk."""
-        settled, self._settled = self._settled, []
-        self._client.settle(settled)
+        deliveries, self._settled_deliveries = self._settled_deliveries, []
+        self._client.settle(deliveries)
 
-    def _fail(self, sent: Sent, outcome: Outcome) -> None:
+    def _fail(self, attempt: Attempt, outcome: Outcome) -> None:
         self._failures += 1
         self._failing_since_ms = self._failing_since_ms or now_ms()
         if outcome.retry_after_ms:
             asked_ms = min(outcome.retry_after_ms, self._settings.retry_after_ms_max)
             self._not_before_ms = max(self._not_before_ms, steady_ms() + asked_ms)
         if outcome.status == GONE:
-            self._log(sent, outcome, "disabled")
+            self._log(attempt, outcome, "disabled")
             self._disable("it answered 410: it is gone")
         elif now_ms() - self._failing_since_ms > self._settings.failing_ms_max:
-            self._log(sent, outcome, "disabled")
+            self._log(attempt, outcome, "disabled")
             self._disable(f"it has failed for too long: {outcome.error}")
-        elif sent.attempt >= self.row.attempts_max:
-            self._log(sent, outcome, "given up")
-            self._client.postpone(sent.delivery, 0, f"hook {self.id}: {outcome.error}"[:REASON_CHARS_MAX])
+        elif attempt.attempt >= self.row.attempts_max:
+            self._log(attempt, outcome, "given up")
+            self._client.postpone(attempt.delivery, 0, f"hook {self.id}: {outcome.error}"[:REASON_CHARS_MAX])
         else:
-            self._log(sent, outcome, "again")
-            self._try_again(sent, outcome)
+            self._log(attempt, outcome, "again")
+            self._try_again(attempt, outcome)
 
-    def _try_again(self, sent: Sent, outcome: Outcome) -> None:
-        delivery, attempt = sent.delivery, sent.attempt
-        wait = wait_ms(attempt, outcome.retry_after_ms, self._settings, self._random)
+    def _try_again(self, attempt: Attempt, outcome: Outcome) -> None:
+        delivery, number = attempt.delivery, attempt.attempt
+        wait = wait_ms(number, outcome.retry_after_ms, self._settings, self._random)
         if not self.row.ordered:
             self._client.postpone(delivery, wait, outcome.error[:REASON_CHARS_MAX])
         elif not self._is_reopening and not self._is_closed and delivery.session == self._session:
             # Kept, so that nothing overtakes it; unless its session has ended meanwhile: then it comes again anyway.
             self._not_before_ms = max(self._not_before_ms, steady_ms() + wait)
-            self._waiting.appendleft((delivery, attempt + 1))
+            self._waiting.appendleft((delivery, number + 1))
 
     def _disable(self, reason: str) -> None:
         """What it holds stays where it is, until it is enabled again."""
@@ -242,15 +242,15 @@ class Endpoint:
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
-    def _log(self, sent: Sent, outcome: Outcome, result: str) -> None:
+    def _log(self, attempt: Attempt, outcome: Outcome, result: str) -> None:
         excerpt = outcome.body[: self._settings.response_kept_bytes_max].decode("utf-8", "replace")
         self._attempts.append(
             AttemptRow(
                 now_ms(),
-                sent.id,
-                sent.delivery.document,
-                sent.delivery.subscription,
-                sent.attempt,
+                attempt.id,
+                attempt.delivery.document,
+                attempt.delivery.subscription,
+                attempt.attempt,
                 outcome.status,
                 outcome.duration_ms,
                 outcome.error,

@@ -15,7 +15,7 @@ from treecast.serve.doors.problems import DoorError
 
 
 class AttemptError(DoorError):
-    """TC444: a request to somebody's endpoint failed. It was perhaps received all the same."""
+    """TC444: a request to somebody's endpoint failed. It was perhaps received anyway."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="TC444")

@@ -25,7 +25,7 @@ class Hooks:
     def __init__(self, sending: Sending) -> None:
         self._client, self._sender, self._settings, self._random, self._log, metrics = sending
         self._endpoints: dict[str, Endpoint] = {}
-        self._owned: dict[str, str] = {}  # by subscription: its hook
+        self._hook_by_subscription: dict[str, str] = {}  # by subscription: its hook
         self._changing: Multiset[str] = Multiset()  # hooks whose new settings are being stored
         self._attempts = Counter(
             "treecast_hook_attempts", "Attempts of web hooks by their result", ["result"], registry=metrics.registry
@@ -56,7 +56,7 @@ class Hooks:
             self._sender,
             self._settings,
             self._random,
-            self._disabled,
+            self._on_disabled,
             lambda result: self._attempts.labels(result).inc(),
         )
         endpoint.open()
@@ -75,7 +75,7 @@ class Hooks:
 
     def owns(self, subscription: str) -> bool:
         """A hook receives this subscription, or will when it is enabled."""
-        return subscription in self._owned
+        return subscription in self._hook_by_subscription
 
     def ids(self, after: str) -> list[str]:
         return sorted(id for id in self._endpoints if id > after)
@@ -99,26 +99,26 @@ class Hooks:
     def _check_subscriptions(self, id: str, subscriptions: list[str]) -> None:
         """Two receivers of a subscription divide its deliveries, which is not what owners of hooks expect."""
         for subscription in subscriptions:
-            if self._owned.get(subscription, id) != id:
+            if self._hook_by_subscription.get(subscription, id) != id:
                 hint = "add another subscription with the same query: each hook gets all of its own"
                 raise DoorError(f"the subscription {subscription!r} belongs to another hook", code="TC443", hint=hint)
 
     def _own(self, id: str, subscriptions: list[str]) -> None:
-        for subscription in [one for one, owner in self._owned.items() if owner == id]:
-            del self._owned[subscription]
-        self._owned |= dict.fromkeys(subscriptions, id)
+        for subscription in [one for one, owner in self._hook_by_subscription.items() if owner == id]:
+            del self._hook_by_subscription[subscription]
+        self._hook_by_subscription |= dict.fromkeys(subscriptions, id)
 
     async def rotate(self, id: str, secret: bytes, overlap_ms: int) -> None:
         """Sign with a new secret, and with those that there are for a while."""
         now = now_ms()
         row = self.get(id).row
         until = now + overlap_ms
-        kept = [
+        old_secrets = [
             SecretRow(old.secret, min(old.until_ms or until, until))
             for old in row.secrets
             if overlap_ms and (not old.until_ms or old.until_ms > now) and old.secret != secret
         ]
-        secrets = [SecretRow(secret), *kept][: self._settings.secrets_max]
+        secrets = [SecretRow(secret), *old_secrets][: self._settings.secrets_max]
         row = msgspec.structs.replace(row, secrets=secrets)
         await self._client.request(SetRecord(HOOKS, id, encode(row)))
         self.get(id).row = row  # the next attempt signs with them: nothing else changes
@@ -138,7 +138,7 @@ class Hooks:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def _disabled(self, endpoint: Endpoint) -> None:
+    def _on_disabled(self, endpoint: Endpoint) -> None:
         self._log.warning("a hook is disabled", hook=endpoint.id, reason=endpoint.row.disabled)
         if endpoint.id in self._changing:
             return  # it is about to be enabled: what is being stored must be the last word

@@ -38,8 +38,8 @@ def request_of(delivery: Delivery, row: HookRow, now_ms: int) -> tuple[dict[str,
         headers["treecast-subscription"] = quote(delivery.subscription, safe="")
         headers["treecast-published"] = timestamp(delivery.published_ms)
     else:
-        made = envelope_of(delivery)
-        id, body = made.delivery, _encode(HookMessage(EVENT_TYPE, made.published, made))
+        envelope = envelope_of(delivery)
+        id, body = envelope.delivery, _encode(HookMessage(EVENT_TYPE, envelope.published, envelope))
         headers["content-type"] = "application/json"
     headers["webhook-id"] = id
     headers["webhook-signature"] = sign(row.signing_secrets(now_ms), id, now_ms // 1000, body)

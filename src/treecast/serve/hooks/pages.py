@@ -50,14 +50,14 @@ class HookPages:
         url = check_url(form.url, self._settings.url_chars_max)
         await self._sender.check_host(url)
         before = self._hooks.find(id)
-        made = b""
+        new_secret = b""
         if form.secret:
             secrets = [SecretRow(parse_secret(form.secret))]
         elif before is not None:
             secrets = before.row.secrets
         else:
-            made = make_secret()
-            secrets = [SecretRow(made)]
+            new_secret = make_secret()
+            secrets = [SecretRow(new_secret)]
         row = HookRow(
             str(url),
             list(dict.fromkeys(form.subscriptions)),
@@ -70,18 +70,18 @@ class HookPages:
             before.row.created_ms if before else now_ms(),
         )
         await self._hooks.put(id, row)
-        answer = hook_answer(self._hooks.get(id), now_ms(), format_secret(made) if made else "")
+        answer = hook_answer(self._hooks.get(id), now_ms(), format_secret(new_secret) if new_secret else "")
         return json_reply(200 if before else 201, answer)
 
     def _check(self, access: Access, form: HookForm) -> None:
         settings = self._settings
-        for name, given, most in (
+        for name, value, most in (
             ("subscriptions", len(form.subscriptions), settings.subscriptions_per_hook_max),
             ("concurrency", form.concurrency, settings.concurrency_max),
             ("rate_max", form.rate_max, settings.rate_max),
             ("attempts_max", form.attempts_max, settings.attempts_max),
         ):
-            if given > most:
+            if value > most:
                 raise DoorError(f"the body cannot be used: {name} is at most {most}", code="TC434")
         broker = self._client.expect_broker()
         for id in form.subscriptions:
@@ -130,15 +130,15 @@ class HookPages:
         own = self._letters(self._hooks.get(call.parameter).row.subscriptions)
         if unknown := set(form.letters) - own:
             raise DoorError(f"there is no dead letter {min(unknown)} of this hook", code="TC416")
-        chosen = sorted(form.letters or own)
-        if chosen:
-            await self._client.request(Redeliver(chosen))
-        return json_reply(200, HookRedeliverAnswer(len(chosen)))
+        letters = sorted(form.letters or own)
+        if letters:
+            await self._client.request(Redeliver(letters))
+        return json_reply(200, HookRedeliverAnswer(len(letters)))
 
     def _letters(self, subscriptions: list[str]) -> set[int]:
         """Of these subscriptions, the oldest first, as many as one request may redeliver."""
         tail = self._client.expect_broker().tail
-        found: set[int] = set()
+        letters: set[int] = set()
         for id in subscriptions:
-            found.update(tail.letters_of(id, self._settings.letters_max - len(found)))
-        return found
+            letters.update(tail.letters_of(id, self._settings.letters_max - len(letters)))
+        return letters

@@ -84,24 +84,24 @@ class CheckedResolver(AbstractResolver):
 
         try:
             async with asyncio.timeout(self._settings.resolve_ms / 1000):
-                found = await loop.run_in_executor(self._threads, look_up)
+                results = await loop.run_in_executor(self._threads, look_up)
         except (OSError, UnicodeError, TimeoutError):
-            found = []
-        allowed = [
+            results = []
+        allowed_results = [
             ResolveResult(
                 hostname=host,
                 host=address[0],
                 port=port,
-                family=found_family,
+                family=address_family,
                 proto=proto,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for found_family, _, proto, _, address in found
+            for address_family, _, proto, _, address in results
             if self._rules.is_allowed(address[0])
         ]
-        if not allowed:
+        if not allowed_results:
             raise refused_address(host)
-        return allowed
+        return allowed_results
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

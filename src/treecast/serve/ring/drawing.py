@@ -36,7 +36,7 @@ def draw(picture: RingPicture) -> str:
     """
     places = [(place.turn, place.owned, peer) for peer in picture.peers for place in peer.places]
     places.sort(key=lambda place: place[0])
-    owned = sum(count for _, count, _ in places)
+    owned_total = sum(count for _, count, _ in places)
     up = sum(peer.is_up for peer in picture.peers)
     most = max((count for _, count, _ in places), default=0)
     parts = [f'<circle cx="{MIDDLE}" cy="{MIDDLE}" r="{RADIUS}" fill="none" stroke="#c8d0d8" stroke-width="2"/>']
@@ -46,13 +46,13 @@ def draw(picture: RingPicture) -> str:
     last = -1.0
     for turn, count, peer in places:
         radius = DOT_MIN + (DOT_MAX - DOT_MIN) * math.sqrt(count / most) if most else DOT_MIN
-        title = f"{peer.name}: {count} of {owned} keys, {peer.load:.1%} of the load"
+        title = f"{peer.name}: {count} of {owned_total} keys, {peer.load:.1%} of the load"
         parts.append(_dot(turn, radius, colours[peer.name], title))
         if turn - last >= LABEL_GAP:
             last = turn
             parts.append(_label(turn, peer))
     count_text = f"{len(picture.peers)} peer{'s' if len(picture.peers) != 1 else ''}"
-    parts += _centre(picture, up, owned)
+    parts += _centre(picture, up, owned_total)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" font-family="sans-serif"'
     return f'{head} font-size="12" role="img" aria-label="A ring of {count_text}">{"".join(parts)}</svg>'
 
@@ -88,10 +88,10 @@ def _label(turn: float, peer: PeerPicture) -> str:
     return f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="{anchor}" fill="{colour}">{escape(peer.name)}</text>'
 
 
-def _centre(picture: RingPicture, up: int, owned: int) -> list[str]:
+def _centre(picture: RingPicture, up: int, owned_total: int) -> list[str]:
     lines = (
         f"{up} of {len(picture.peers)} peers up",
-        f"{owned} states, {picture.replicas} copies of each",
+        f"{owned_total} states, {picture.replicas} copies of each",
         f"{sum(peer.subscriptions for peer in picture.peers)} subscriptions",
         f"{sum(peer.visits_per_second for peer in picture.peers):g} visits/s",
     )

@@ -41,7 +41,7 @@ ROUTES = (
 )
 
 
-class _Known:
+class _PeerFacts:
     """A peer, as it was last heard."""
 
     def __init__(self) -> None:
@@ -90,9 +90,9 @@ class RingPages:
         self._runtime = runtime
         self._own = own
         self._random = random
-        self._known: dict[str, _Known] = {own: _Known()}
+        self._facts_by_peer: dict[str, _PeerFacts] = {own: _PeerFacts()}
         self._question = 0
-        self._heard = asyncio.Event()
+        self._news = asyncio.Event()
         self._last: RingPicture | None = None
         self._last_ms = 0
         self._looking = asyncio.Lock()
@@ -113,12 +113,12 @@ class RingPages:
     def received(self, messages: list[Any]) -> None: ...
 
     def announced(self, event: Any) -> None:
-        if isinstance(event, Seen) and event.peer in self._known:
+        if isinstance(event, Seen) and event.peer in self._facts_by_peer:
             try:
-                self._known[event.peer].take(event.rows, event.question)
+                self._facts_by_peer[event.peer].take(event.rows, event.question)
             except (KeyError, ValueError, TypeError):
                 return  # it is no peer of ours, whatever it says
-            self._heard.set()
+            self._news.set()
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -132,51 +132,55 @@ class RingPages:
     async def _ask_all(self) -> None:
         """Once round the ring."""
         self._question = self._random.getrandbits(62)
-        silent = {name for name, known in self._known.items() if self._is_silent(known)} - {self._own}
-        asked: set[str] = set()
+        silent = {name for name, facts in self._facts_by_peer.items() if self._is_silent(facts)} - {self._own}
+        names_asked: set[str] = set()
         end_ms = steady_ms() + WAIT_MS_MAX
         while True:
-            names = [self._own, *(name for known in list(self._known.values()) for name in known.neighbours())]
-            fresh = [name for name in dict.fromkeys([*names, *self._known]) if name not in asked]
-            self._ask([name for name in fresh if len(self._known) < PEERS_MAX or name in self._known])
-            asked.update(fresh)
-            waiting = [name for name in asked - silent if name in self._known and self._known[name].missing > 0]
+            names = [self._own, *(name for facts in list(self._facts_by_peer.values()) for name in facts.neighbours())]
+            fresh = [name for name in dict.fromkeys([*names, *self._facts_by_peer]) if name not in names_asked]
+            self._ask([name for name in fresh if len(self._facts_by_peer) < PEERS_MAX or name in self._facts_by_peer])
+            names_asked.update(fresh)
+            waiting = [
+                name
+                for name in names_asked - silent
+                if name in self._facts_by_peer and self._facts_by_peer[name].missing > 0
+            ]
             left_ms = end_ms - steady_ms()
             if not waiting or left_ms <= 0:
                 return
-            self._heard.clear()
+            self._news.clear()
             try:
                 async with asyncio.timeout(left_ms / 1000):
-                    await self._heard.wait()
+                    await self._news.wait()
             except TimeoutError:
                 return
 
     def _ask(self, names: list[str]) -> None:
         for name in names:
-            known = self._known.setdefault(name, _Known())
-            known.question, known.missing = self._question, ANSWERS
+            facts = self._facts_by_peer.setdefault(name, _PeerFacts())
+            facts.question, facts.missing = self._question, ANSWERS
         if names:
             self._runtime.tell(self, LookAt(self._question, tuple(names)))
 
-    def _is_silent(self, known: _Known) -> bool:
-        return steady_ms() - known.heard_ms > STALE_MS
+    def _is_silent(self, facts: _PeerFacts) -> bool:
+        return steady_ms() - facts.heard_ms > STALE_MS
 
     def _picture(self) -> RingPicture:
-        base = set(str(self._known[self._own].rows.get("settings", {}).get("base", "")).split())
-        for name, known in list(self._known.items()):
-            is_old = steady_ms() - known.heard_ms > FORGET_MS
+        base = set(str(self._facts_by_peer[self._own].rows.get("settings", {}).get("base", "")).split())
+        for name, facts in list(self._facts_by_peer.items()):
+            is_old = steady_ms() - facts.heard_ms > FORGET_MS
             if is_old and name not in base and name != self._own:
-                del self._known[name]
-        total = sum(int(known.rows["peer"]["visits"]) for known in self._known.values() if "peer" in known.rows)
+                del self._facts_by_peer[name]
+        total = sum(int(facts.rows["peer"]["visits"]) for facts in self._facts_by_peer.values() if "peer" in facts.rows)
         peers = [
-            _peer_picture(name, known, name in base, not self._is_silent(known), total)
-            for name, known in sorted(self._known.items())
+            _peer_picture(name, facts, name in base, not self._is_silent(facts), total)
+            for name, facts in sorted(self._facts_by_peer.items())
         ]
-        settings = self._known[self._own].rows.get("settings", {})
+        settings = self._facts_by_peer[self._own].rows.get("settings", {})
         states = [
             StatePicture(str(row["state"]), name, int(row["documents"]))
-            for name, known in self._known.items()
-            for row in known.states.values()
+            for name, facts in self._facts_by_peer.items()
+            for row in facts.states.values()
         ]
         states.sort(key=lambda state: (-state.documents, state.state))
         return RingPicture(
@@ -188,11 +192,11 @@ class RingPages:
         )
 
 
-def _peer_picture(name: str, known: _Known, is_base: bool, is_up: bool, total: int) -> PeerPicture:
-    row = known.rows.get("peer", {})
+def _peer_picture(name: str, facts: _PeerFacts, is_base: bool, is_up: bool, total: int) -> PeerPicture:
+    row = facts.rows.get("peer", {})
     places = [
         PlacePicture(int(place["index"]), int(place["turn_ppm"]) / 1_000_000, int(place["owned"]))
-        for key, place in known.rows.items()
+        for key, place in facts.rows.items()
         if key.startswith("place ")
     ]
     counts = {
@@ -207,6 +211,6 @@ def _peer_picture(name: str, known: _Known, is_base: bool, is_up: bool, total: i
         bool(row.get("is_settled", 0)) and is_up,
         places,
         load=round(int(row.get("visits", 0)) / total, 4) if total else 0.0,
-        visits_per_second=known.visits_per_second if is_up else 0.0,
+        visits_per_second=facts.visits_per_second if is_up else 0.0,
         **counts,
     )

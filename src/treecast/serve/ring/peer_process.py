@@ -1,4 +1,4 @@
-"""A peer of a ring in a process of its own: real store, real runtime, links to the others, and perhaps an HTTP door.
+"""A peer of a ring in its own process: real store, real runtime, links to the others, and perhaps an HTTP door.
 
     run_peer(PeerOptions(directory="p5", listen=("127.0.0.1", 7505), join=("127.0.0.1:7501",)), log, print)
 
@@ -94,7 +94,7 @@ class PeerOptions(BrokerOptions, frozen=True, kw_only=True, tag="peer"):
 
 
 class RingProcess:
-    """The peer of a process, whenever it is made anew."""
+    """The peer of a process, whenever it is rebuilt."""
 
     def __init__(self, options: PeerOptions, ring: RingFile) -> None:
         self._options = options
@@ -200,7 +200,7 @@ Announce = Callable[[str, str], None]
 
 
 def run_peer(options: PeerOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
-    """`serve_peer`, in an event loop of its own."""
+    """`serve_peer`, in its own event loop."""
     asyncio.run(serve_peer(options, log, announce))
 
 
@@ -217,20 +217,20 @@ def run_supervised(options: PeerOptions) -> None:
 async def find_ring(options: PeerOptions) -> RingFile:
     """The ring of a peer, by its file, or by its options, or by what other peers say. Raises TreecastError."""
     directory, name = Path(options.directory), options.peer_name
-    known = ring_file.read(directory)
-    founded = None
+    known_ring = ring_file.read(directory)
+    new_ring = None
     if options.base:
-        founded = RingFile(
+        new_ring = RingFile(
             name=name,
             base=tuple(sorted(set(options.base))),
             replicas=options.replicas,
             members=options.members,
             fragment_length=options.fragment_length,
         )
-    if known is not None:
-        ring_file.check(directory, known, name, founded)
-        return known
-    ring = founded or await ring_file.ask(options.join, name, options.tls, options.join_ms_max)
+    if known_ring is not None:
+        ring_file.check(directory, known_ring, name, new_ring)
+        return known_ring
+    ring = new_ring or await ring_file.ask(options.join, name, options.tls, options.join_ms_max)
     ring_file.write(directory, ring)
     return ring
 
@@ -258,7 +258,7 @@ async def serve_peer(options: PeerOptions, log: structlog.typing.FilteringBoundL
             await door.start()
         log.info("ready", address=format_address(*address), directory=options.directory)
         announce(options.peer_name, door.address if door else "")
-        stopping = asyncio.create_task(_told_to_end(options.is_supervised))
+        stopping = asyncio.create_task(_wait_for_end(options.is_supervised))
         await asyncio.wait([stopping, running], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if door is not None:
@@ -295,11 +295,11 @@ async def _leave(
         log.error("others did not take over everything in time; the peer is expected back")
 
 
-async def _told_to_end(is_supervised: bool) -> None:
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+async def _wait_for_end(is_supervised: bool) -> None:
+    loop, end = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    waiting = [asyncio.create_task(ended.wait())]
+        loop.add_signal_handler(number, end.set)
+    waiting = [asyncio.create_task(end.wait())]
     if is_supervised:
         reader = asyncio.StreamReader()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

@@ -57,18 +57,18 @@ def write(directory: Path, ring: RingFile) -> None:
     durable.write(directory / FILE, msgspec.json.format(msgspec.json.encode(ring)) + b"\n")
 
 
-def check(directory: Path, known: RingFile, name: str, wanted: RingFile | None) -> None:
+def check(directory: Path, known_ring: RingFile, name: str, new_ring: RingFile | None) -> None:
     """Whether the data in a directory are those of this peer, in the ring that is to be founded. Raises StorageError
     TC427."""
-    if known.name != name:
+    if known_ring.name != name:
         raise StorageError(
-            f"the data in {directory} are those of the peer {known.name}, not of {name}",
+            f"the data in {directory} are those of the peer {known_ring.name}, not of {name}",
             code="TC427",
-            hint=f"listen on {known.name}, or name it with --address; or join with another directory",
+            hint=f"listen on {known_ring.name}, or name it with --address; or join with another directory",
         )
-    if wanted is not None and not known.same_ring(wanted):
+    if new_ring is not None and not known_ring.same_ring(new_ring):
         raise StorageError(
-            f"the data in {directory} belong to another ring, with the base {' '.join(known.base)}",
+            f"the data in {directory} belong to another ring, with the base {' '.join(known_ring.base)}",
             code="TC427",
             hint="leave out --base, --replicas, --places and --fragment-length: a peer knows its ring",
         )

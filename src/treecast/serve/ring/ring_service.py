@@ -70,21 +70,21 @@ class Peers(msgspec.Struct, frozen=True):
     base: int
 
 
-def free_addresses(count: int, random: Random, taken: list[str]) -> list[str]:
+def free_addresses(count: int, random: Random, used_addresses: list[str]) -> list[str]:
     """Where nobody listens now. Raises OSError if there are not as many.
 
     >>> len(set(free_addresses(3, Random(1), [])))
     3
     """
-    found: list[str] = []
+    addresses: list[str] = []
     for _ in range(ATTEMPTS_MAX):
-        if len(found) == count:
-            return found
+        if len(addresses) == count:
+            return addresses
         address = f"{HOST}:{random.randint(PORT_MIN, PORT_MAX)}"
         with suppress(OSError), socket.socket() as probe:
             probe.bind(parse_address(address))
-            if address not in (*found, *taken):
-                found.append(address)
+            if address not in (*addresses, *used_addresses):
+                addresses.append(address)
     raise OSError(f"there are no {count} free ports on {HOST}")
 
 
@@ -98,14 +98,14 @@ def read_peers(directory: Path, count: int, replicas: int) -> Peers:
         peers = Peers(free_addresses(count, random, []), count, replicas + 1)
     except (msgspec.MsgspecError, ValueError):
         raise StorageError(f"{path} is damaged", code="TC422", hint="restore it from a backup") from None
-    known = len(peers.addresses)
-    if known > count:
+    known_count = len(peers.addresses)
+    if known_count > count:
         raise StorageError(
-            f"the ring in {directory} has {known} peers, and {count} were asked for",
+            f"the ring in {directory} has {known_count} peers, and {count} were asked for",
             code="TC427",
-            hint=f"start it with {known} peers or more; single peers leave with treecast peer --leave",
+            hint=f"start it with {known_count} peers or more; single peers leave with treecast peer --leave",
         )
-    more = free_addresses(count - known, random, peers.addresses)
+    more = free_addresses(count - known_count, random, peers.addresses)
     peers = msgspec.structs.replace(peers, addresses=[*peers.addresses, *more])
     durable.write(path, msgspec.json.format(msgspec.json.encode(peers)) + b"\n")
     return peers
@@ -163,7 +163,7 @@ def _peer_options(
 
 
 def run_ring(options: RingServiceOptions, log: structlog.typing.FilteringBoundLogger, announce: Announce) -> None:
-    """`serve_ring`, in an event loop of its own."""
+    """`serve_ring`, in its own event loop."""
     asyncio.run(serve_ring(options, log, announce))
 
 
@@ -181,12 +181,12 @@ async def serve_ring(
     certificate = Certificate(options.tls, log) if options.tls is not None else None
     peers = read_peers(Path(options.directory), options.peers, options.replicas)
     supervisor = RingSupervisor(options, peers, log)
-    stopped = handle_signals(gate, certificate)
+    stop = handle_signals(gate, certificate)
     starting = asyncio.create_task(_start(supervisor, peers))
-    stopping = asyncio.create_task(stopped.wait())
+    stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
     try:
-        if stopped.is_set():
+        if stop.is_set():
             return
         starting.result()
         await _serve_door(options, supervisor, peers, gate, certificate, log, announce, stopping)
@@ -199,10 +199,10 @@ async def serve_ring(
 
 async def _start(supervisor: RingSupervisor, peers: Peers) -> None:
     await supervisor.start()
-    await asyncio.gather(*(settled(address) for address in peers.addresses))
+    await asyncio.gather(*(wait_until_settled(address) for address in peers.addresses))
 
 
-async def settled(address: str) -> None:
+async def wait_until_settled(address: str) -> None:
     """Wait until a peer is a member, and has what belongs there. Raises DoorError TC436."""
     end_ms = steady_ms() + JOIN_MS_MAX
     async with Connection(address, "front door of a ring", connect_s=LOOK_SECONDS) as connection:

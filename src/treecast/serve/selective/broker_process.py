@@ -1,4 +1,4 @@
-"""A broker of selective publishing in a process of its own. `treecast selective broker` calls it.
+"""A broker of selective publishing in its own process. `treecast selective broker` calls it.
 
     run_selective_broker(SelectiveOptions(name="b1", rank=1, listen=("127.0.0.1", 7501),
                                           neighbours={"source": "127.0.0.1:7500"}), log, print)
@@ -52,7 +52,7 @@ class SelectiveOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run_selective_broker(
     options: SelectiveOptions, log: structlog.typing.FilteringBoundLogger, announce: Callable[[str, int], None]
 ) -> None:
-    """`serve_selective_broker`, in an event loop of its own."""
+    """`serve_selective_broker`, in its own event loop."""
     asyncio.run(serve_selective_broker(options, log, announce))
 
 
@@ -78,10 +78,10 @@ async def serve_selective_broker(
         return broker, EmptyStore()
 
     def resolve(name: str) -> str | None:
-        heard = brokers[0].neighbours.address_of(name) if brokers else ""
-        return heard or options.neighbours.get(name)
+        address_heard = brokers[0].neighbours.address_of(name) if brokers else ""
+        return address_heard or options.neighbours.get(name)
 
-    def reached_at(host: str, port: int) -> None:
+    def announce_address(host: str, port: int) -> None:
         nonlocal address
         address = address or format_address(host, port)
         for broker in brokers:
@@ -92,4 +92,4 @@ async def serve_selective_broker(
     links = PeerLinks(options.name, resolve, Random(unused_name()), log, options.runtime, client_tls)
     server_tls = server_context(options.tls) if options.tls else None
     runtime = Runtime(open_peer, Random(unused_name()), log, options.runtime, server_tls, links=links)
-    await serve(runtime, options.listen, options.status, "", log, reached_at)
+    await serve(runtime, options.listen, options.status, "", log, announce_address)

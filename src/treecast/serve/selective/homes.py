@@ -72,13 +72,13 @@ class PublisherHome:
     def publish(self, data: bytes | None) -> list[Path]:
         """Publish a version, or let changed policies take effect. Returns the packages that are to be sent."""
         versions = {group: self.version(group) for group in self.policies.groups()}
-        changed = self.advance(data)
-        written = []
-        for group in changed:
+        changed_groups = self.advance(data)
+        packages = []
+        for group in changed_groups:
             directory = self.group_directory(group)
             path = directory / f"{self.version(group)}.package"
             durable.write(path, self.publisher.package(group, since=versions[group]))
-            written.append(path)
+            packages.append(path)
         for group in self.policies.groups():
             # Also where nothing has changed but the epoch: newcomers have the key of the new one only.
             durable.write(self.group_directory(group) / "all.package", self.publisher.package(group))
@@ -87,14 +87,14 @@ class PublisherHome:
                 path = self.group_directory(group) / f"{file_name(member)}.{epoch}.envelope"
                 if not path.exists():
                     durable.write(path, envelope)
-        return written
+        return packages
 
     def advance(self, data: bytes | None, limits: Limits | None = None) -> list[str]:
         """The same, for those who send it by themselves. Returns the groups whose view has changed."""
-        changed = self.publisher.refresh() if data is None else self.publisher.publish(data, limits=limits)
+        changed_groups = self.publisher.refresh() if data is None else self.publisher.publish(data, limits=limits)
         # Before anything can be sent: a number of a version must not be used for two views.
         durable.write(self._state, self.publisher.save(), mode=PRIVATE)
-        return changed
+        return changed_groups
 
     def watches(self) -> dict[str, dict[int, int]]:
         """Subtrees that have seals of their own in a network, by group (`Parcels.watches`)."""
@@ -140,7 +140,7 @@ class MemberFields(MemberAnswer, frozen=True):
 
 
 def make_member_home(directory: Path, fields: MemberFields) -> None:
-    """Make the directory of a member, or write it anew for other wishes."""
+    """Make the directory of a member, or rewrite it for other wishes."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     durable.write(directory / "member.json", msgspec.json.format(msgspec.json.encode(fields)), mode=PRIVATE)
     MemberHome(directory).admit(fields.epoch, bytes.fromhex(fields.envelope))

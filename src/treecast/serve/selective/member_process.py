@@ -1,4 +1,4 @@
-"""A member of a group in a process of its own: it follows its view. `treecast selective follow` calls it.
+"""A member of a group in its own process: it follows its view. `treecast selective follow` calls it.
 
 It connects to brokers that face subscribers, one of which it uses; brokers answer over its own connection, so it need
 not be reachable. What has arrived is kept in the member's directory: a member that was away gets what has changed.
@@ -103,7 +103,7 @@ class Viewer(Speaker):
 def run_member(
     home: MemberHome, options: MemberOptions, log: structlog.typing.FilteringBoundLogger, show: Show
 ) -> None:
-    """`follow`, in an event loop of its own."""
+    """`follow`, in its own event loop."""
     asyncio.run(follow(home, options, log, show))
 
 

@@ -64,16 +64,16 @@ class SelectivePages:
         names = [name for name in self._publishers.names() if call.access.sees_source(name)]
         status = self._network.status()
         neighbours = sorted(status.get("neighbours", {}))
-        sent = status.get("elements_sent", 0)
-        return json_reply(200, SelectiveListAnswer(names, self._network.address, neighbours, sent))
+        elements_sent = status.get("elements_sent", 0)
+        return json_reply(200, SelectiveListAnswer(names, self._network.address, neighbours, elements_sent))
 
     async def put_selective(self, call: Call) -> Reply:
         name = call.parameter
         call.access.check_rate()
         body = await call.body(call.access.document_bytes_max(self._settings.document_bytes_max))
         call.access.charge(1, len(body))
-        is_first, changed = await self._do(lambda: self._publishers.publish(name, body))
-        return json_reply(201 if is_first else 200, await self._answer(name, changed))
+        is_first, changed_groups = await self._do(lambda: self._publishers.publish(name, body))
+        return json_reply(201 if is_first else 200, await self._answer(name, changed_groups))
 
     async def get_selective(self, call: Call) -> Reply:
         return json_reply(200, await self._answer(call.parameter, []))
@@ -82,16 +82,16 @@ class SelectivePages:
         name = call.parameter
         form = await call.form(GrantForm)
         work = (name, form.group, form.include, form.exclude, form.namespaces, form.members)
-        changed = await self._do(lambda: self._publishers.grant(*work))
-        return json_reply(200, await self._answer(name, changed))
+        changed_groups = await self._do(lambda: self._publishers.grant(*work))
+        return json_reply(200, await self._answer(name, changed_groups))
 
     async def revoke_selective(self, call: Call) -> Reply:
         name = call.parameter
         form = await call.form(RevokeForm)
-        changed = await self._do(lambda: self._publishers.revoke(name, form.group, form.members))
-        return json_reply(200, await self._answer(name, changed))
+        changed_groups = await self._do(lambda: self._publishers.revoke(name, form.group, form.members))
+        return json_reply(200, await self._answer(name, changed_groups))
 
-    async def _answer(self, name: str, changed: list[str]) -> SelectiveAnswer:
+    async def _answer(self, name: str, changed_groups: list[str]) -> SelectiveAnswer:
         home = self._publishers.get(name).home
         sizes = await asyncio.to_thread(self._publishers.sizes, name)
         groups = []
@@ -100,7 +100,7 @@ class SelectivePages:
             members, epoch = home.policies.members(group), home.policies.epoch(group)
             version, size = home.version(group), sizes.get(group, 0)
             groups.append(GroupStatus(group, list(policy.include), list(policy.exclude), members, version, epoch, size))
-        return SelectiveAnswer(name, sizes.get("", 0), groups, changed)
+        return SelectiveAnswer(name, sizes.get("", 0), groups, changed_groups)
 
     async def shapes_selective(self, call: Call) -> Reply:
         shapes, is_cut = await asyncio.to_thread(self._publishers.shapes, call.parameter, SHAPES_MAX)
@@ -138,8 +138,10 @@ class SelectivePages:
             return json_reply(200, ViewAnswer(since, []), NO_STORE)
         id = subscription_id(name, group, member)
         payload = base64.b64encode(data).decode()
-        made = Envelope(*(f"{id}:{since}:{version}", version, id, PACKAGE_TYPE, payload, timestamp(time_ms)), "base64")
-        return json_reply(200, ViewAnswer(version, [made]), NO_STORE)
+        envelope = Envelope(
+            *(f"{id}:{since}:{version}", version, id, PACKAGE_TYPE, payload, timestamp(time_ms)), "base64"
+        )
+        return json_reply(200, ViewAnswer(version, [envelope]), NO_STORE)
 
     def _member(self, call: Call) -> tuple[str, str]:
         group, member = call.text_parameter("group"), call.text_parameter("member")

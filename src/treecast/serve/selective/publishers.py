@@ -64,7 +64,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Publishers:
-    """All documents, each in a directory of its own."""
+    """All documents, each in its own directory."""
 
     def __init__(self, directory: Path, limits: Limits | None = None, *, has_network: bool = False) -> None:
         """`has_network`: somebody takes what is to travel."""
@@ -106,13 +106,13 @@ class Publishers:
 
     def take_versions(self) -> list[TreeVersion]:
         """What is to travel, in order."""
-        found = []
+        versions = []
         while self._versions:
-            found.append(self._versions.popleft())
-        return found
+            versions.append(self._versions.popleft())
+        return versions
 
     def collect_all(self) -> None:
-        """A network begins anew: everything is to travel."""
+        """A network starts over: everything is to travel."""
         for document in list(self._documents.values()):
             with document.lock:
                 document.publication = Publication(document.home.publisher, document.publication.watches())
@@ -129,10 +129,10 @@ class Publishers:
         document, _ = self._get_or_make(name)
         with document.lock:
             is_first = document.home.publisher.document is None
-            changed = document.home.advance(data, self._limits)
+            changed_groups = document.home.advance(data, self._limits)
             document.published_ms = now_ms()
             self._collect(document)
-            return is_first, changed
+            return is_first, changed_groups
 
     def grant(
         self,
@@ -179,9 +179,9 @@ class Publishers:
         document.home.save_policies()
         if document.home.publisher.document is None:
             return []
-        changed = document.home.advance(None)
+        changed_groups = document.home.advance(None)
         self._collect(document)
-        return changed
+        return changed_groups
 
     # -- members
 
@@ -195,11 +195,13 @@ class Publishers:
             roots = [WHOLE]
             if paths:
                 view = document.home.publisher.view(group) if document.home.publisher.has_view(group) else None
-                found = {id for path in paths for id in view.select(path, namespaces)} if view is not None else set()
-                if not found or view is None:
+                selected_ids = (
+                    {id for path in paths for id in view.select(path, namespaces)} if view is not None else set()
+                )
+                if not selected_ids or view is None:
                     raise AccessError("TC631 there is no such subtree among those that you may see", code="TC631")
                 outline = view.outline
-                roots = sorted(id for id in found if not found.intersection(outline.ancestors(id)))
+                roots = sorted(id for id in selected_ids if not selected_ids.intersection(outline.ancestors(id)))
                 parcels = document.publication.parcels(group)
                 are_new = [parcels.watch(id) for id in roots]
                 if any(are_new):
@@ -239,12 +241,14 @@ class Publishers:
         """The elements of a document with the groups that see each; and whether there are more than so many."""
         document = self.get(name)
         with document.lock:
-            labelled = document.home.publisher.document
-            if labelled is None:
+            labelled_document = document.home.publisher.document
+            if labelled_document is None:
                 return [], False
             policies = document.home.policies
-            seen = {group: policies.subtrees(group, labelled) for group in policies.groups()}
-            return _shapes(labelled, seen, elements_max), len(labelled.outline) > elements_max
+            subtrees_by_group = {group: policies.subtrees(group, labelled_document) for group in policies.groups()}
+            return _shapes(labelled_document, subtrees_by_group, elements_max), len(
+                labelled_document.outline
+            ) > elements_max
 
     def sizes(self, name: str) -> dict[str, int]:
         """Bytes of what each group sees, and of the document as the group ''."""
@@ -253,24 +257,24 @@ class Publishers:
             publisher = document.home.publisher
             if publisher.document is None:
                 return {}
-            found = {"": len(publisher.document.to_bytes())}
+            size_by_group = {"": len(publisher.document.to_bytes())}
             for group in publisher.policies.groups():
                 if publisher.has_view(group):
-                    found[group] = sum(map(len, publisher.view(group).texts()))
-            return found
+                    size_by_group[group] = sum(map(len, publisher.view(group).texts()))
+            return size_by_group
 
 
-def _shapes(labelled: LabelledDocument, seen: Mapping[str, Subtrees], elements_max: int) -> list[Shape]:
+def _shapes(document: LabelledDocument, subtrees_by_group: Mapping[str, Subtrees], elements_max: int) -> list[Shape]:
     shapes: list[Shape] = []
-    for id in labelled.outline:
+    for id in document.outline:
         if len(shapes) >= elements_max:
             break
-        element = labelled.elements[id]
-        parent = labelled.outline.parent(id)
+        element = document.elements[id]
+        parent = document.outline.parent(id)
         text = " ".join("".join(element.gaps).split())
         tag = element.start_tag(element.declarations)
         size = len(tag) + len(element.name) + 3 + sum(len(gap.encode()) for gap in element.gaps)
-        groups = [group for group, subtrees in seen.items() if subtrees.covers(id, labelled.outline)]
+        groups = [group for group, subtrees in subtrees_by_group.items() if subtrees.covers(id, document.outline)]
         shapes.append(Shape(id, -1 if parent is None else parent, tag[:500], text[:200], size, groups))
     return shapes
 

@@ -66,8 +66,8 @@ def with_parameters(url: str, **parameters: str | int) -> URL:
     >>> str(with_parameters("https://a.example/c?x=%7Ey", mode="denied"))
     'https://a.example/c?x=%7Ey&hub.mode=denied'
     """
-    added = urlencode({f"hub.{name}": value for name, value in parameters.items()})
-    return URL(f"{url}{'&' if '?' in url else '?'}{added}", encoded=True)
+    query = urlencode({f"hub.{name}": value for name, value in parameters.items()})
+    return URL(f"{url}{'&' if '?' in url else '?'}{query}", encoded=True)
 
 
 class Hub:
@@ -92,8 +92,8 @@ class Hub:
         )
         gauge = Gauge("treecast_websub_subscribers", "WebSub subscribers", registry=metrics.registry)
         gauge.set_function(lambda: len(self._subscribers))
-        client.on_opened.append(self._opened)
-        client.on_announced.append(self._announced)
+        client.on_opened.append(self._on_opened)
+        client.on_announced.append(self._on_announced)
         client.on_tick.append(self._tick)
 
     # --- from start to end --------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Hub:
             self._random,
             lambda: self._client.broker,
             lambda: self._topics.last_document,
-            self._gone,
+            self._on_gone,
             lambda result: self._requests.labels(result).inc(),
         )
         self._subscribers[key] = subscriber
@@ -132,17 +132,17 @@ class Hub:
         if answers:
             await asyncio.wait(answers, timeout=self._settings.stop_ms / 1000)
 
-    def _opened(self, broker: Broker) -> None:
+    def _on_opened(self, broker: Broker) -> None:
         for subscriber in self._subscribers.values():
             subscriber.opened()
             subscriber.pump()
 
-    def _announced(self, event: Any) -> None:
+    def _on_announced(self, event: Any) -> None:
         if not isinstance(event, Published):
             return
         for topic, payload in zip(event.subscriptions, event.payloads, strict=True):
             for subscriber in list(self._by_topic.get(topic, {}).values()):
-                subscriber.published(TailItem(event.document, event.published_ms, topic, payload))
+                subscriber.on_published(TailItem(event.document, event.published_ms, topic, payload))
 
     # --- intents ------------------------------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Hub:
         task = asyncio.create_task(work)
         self._tasks.add(task)
 
-        def ended(task: asyncio.Task[None]) -> None:
+        def on_end(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             if host:
                 self._hosts[host] -= 1
@@ -177,7 +177,7 @@ class Hub:
             if not task.cancelled() and (error := task.exception()) is not None:
                 self._log.error("a WebSub request failed", error=repr(error))
 
-        task.add_done_callback(ended)
+        task.add_done_callback(on_end)
 
     async def _verify(self, intent: Intent) -> None:
         """Ask the callback; if it agrees, do what it wants."""
@@ -216,8 +216,8 @@ class Hub:
         except TreecastError as error:
             await self._deny(row, str(error))
             return
-        if (known := self._subscribers.get(intent.key)) is not None:
-            known.renew(row)
+        if (subscriber := self._subscribers.get(intent.key)) is not None:
+            subscriber.renew(row)
         else:
             self._add(intent.key, row, position)
 
@@ -241,7 +241,7 @@ class Hub:
             self._send(RemoveRecord(kind, key))
         await subscriber.close()
 
-    def _gone(self, subscriber: Subscriber) -> None:
+    def _on_gone(self, subscriber: Subscriber) -> None:
         self._begin(self._remove(subscriber.key))
 
     def _check(self) -> None:
@@ -249,14 +249,14 @@ class Hub:
         broker, now = self._client.broker, now_ms()
         if broker is None:
             return
-        gone = {topic for topic in self._by_topic if broker.tail.subscription(topic) is None}
+        missing_topics = {topic for topic in self._by_topic if broker.tail.subscription(topic) is None}
         for subscriber in list(self._subscribers.values()):
-            if subscriber.row.topic in gone:
+            if subscriber.row.topic in missing_topics:
                 self._begin(self._deny(subscriber.row, "the topic does not exist any more"))
-                self._gone(subscriber)
+                self._on_gone(subscriber)
             elif now >= subscriber.row.until_ms:
                 self._log.info("a WebSub lease has ended", topic=subscriber.row.topic)
-                self._gone(subscriber)
+                self._on_gone(subscriber)
             else:
                 subscriber.catch_up(STORED_BEHIND)
 
@@ -282,13 +282,13 @@ class Hub:
                 subscriber.has_moved = False
                 answers.append(answer)
         floors = {topic: min(one.floor for one in some.values()) for topic, some in self._by_topic.items()}
-        moved = [
+        advances = [
             (topic, floor)
             for topic, floor in floors.items()
             if floor > self._floors.get(topic, 0) and not self.is_reserved(topic)
         ]
-        if moved and (answer := self._send(Advance(moved))) is not None:
-            self._floors |= dict(moved)
+        if advances and (answer := self._send(Advance(advances))) is not None:
+            self._floors |= dict(advances)
             answers.append(answer)
         return answers
 

@@ -53,8 +53,8 @@ class WebSubPages:
         if len(secret) > SECRET_BYTES_MAX:
             raise DoorError(f"hub.secret has at most {SECRET_BYTES_MAX} bytes", code="TC434")
         settings = self._settings
-        wanted = form.lease_seconds or settings.lease_s
-        lease_s = max(settings.lease_s_min, min(wanted, settings.lease_s_max))
+        requested_s = form.lease_seconds or settings.lease_s
+        lease_s = max(settings.lease_s_min, min(requested_s, settings.lease_s_max))
         await self._hub.request(Intent(form.mode, topic, form.topic, callback, secret, lease_s))
         return Reply(202, b"", "text/plain")
 

@@ -1,6 +1,6 @@
 """One WebSub subscriber at work: everything that its topic gets, one after the other, to its callback.
 
-It reads the topic as event streams do (`treecast.overlay.broker.tail`): it has a position of its own, so any number of
+It reads the topic as event streams do (`treecast.overlay.broker.tail`): it has its own position, so any number of
 subscribers get everything. One that has kept up gets what is published at once; one that is behind reads what is
 stored. A payload that its callback does not accept is tried again, and in the end given up; nothing overtakes it.
 """
@@ -90,10 +90,10 @@ class Subscriber:
     # --- what is published --------------------------------------------------------------------------------------------
 
     def opened(self) -> None:
-        """The broker serves, for the first time or made anew."""
+        """The broker serves, for the first time or rebuilt."""
         self._is_behind = True
 
-    def published(self, item: TailItem) -> None:
+    def on_published(self, item: TailItem) -> None:
         """Something new. One that is behind reads it later."""
         if not self._is_behind:
             if self._waiting_bytes > self._settings.read_bytes_max:
@@ -122,7 +122,7 @@ class Subscriber:
                 self._read()
             if self._waiting:
                 self._task = asyncio.create_task(self._send(self._waiting[0]))
-                self._task.add_done_callback(self._sent)
+                self._task.add_done_callback(self._on_sent)
 
     def _read(self) -> None:
         """One step of what is stored. If there is nothing in it, the next one follows when others had their turn."""
@@ -177,13 +177,13 @@ class Subscriber:
     def _wait(self, outcome: Outcome) -> None:
         wait = wait_ms(self._attempts, outcome.retry_after_ms, self._retries, self._random)
         if not self._is_closed:
-            self._timer = asyncio.get_running_loop().call_later(wait / 1000, self._again)
+            self._timer = asyncio.get_running_loop().call_later(wait / 1000, self._on_timer)
 
-    def _again(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self.pump()
 
-    def _sent(self, task: asyncio.Task[None]) -> None:
+    def _on_sent(self, task: asyncio.Task[None]) -> None:
         self._task = None
         if not task.cancelled():
             task.result()
@@ -194,7 +194,7 @@ class Subscriber:
         self.row = row
         if self._timer is not None:  # it has just shown that it answers
             self._timer.cancel()
-            self._again()
+            self._on_timer()
 
     async def close(self) -> None:
         """Begin nothing more, and let what is under way end, for a while."""

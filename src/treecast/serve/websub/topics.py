@@ -30,32 +30,32 @@ class Topics:
     def __init__(self, client: LocalClient, settings: WebSubSettings) -> None:
         self._client = client
         self._settings = settings
-        self._known: set[str] = set()
+        self._topic_ids: set[str] = set()
         self._news: dict[str, TopicRow] = {}  # not stored yet
         self._news_bytes = 0
         self._stored_ms = 0
         self.last_document = 0
         """The last one that is durable."""
-        client.on_opened.append(self._opened)
-        client.on_announced.append(self._announced)
+        client.on_opened.append(self._on_opened)
+        client.on_announced.append(self._on_announced)
         client.on_tick.append(self._tick)
 
     def start(self) -> None:
         """Go on with what is kept."""
         for id, _ in self._client.expect_broker().records(TOPICS):
-            self._known.add(id)
+            self._topic_ids.add(id)
 
     # --- what is published --------------------------------------------------------------------------------------------
 
-    def _opened(self, broker: Broker) -> None:
+    def _on_opened(self, broker: Broker) -> None:
         self.last_document = broker.tail.last_document()  # a broker that was just made has nothing that is not durable
 
-    def _announced(self, event: Any) -> None:
+    def _on_announced(self, event: Any) -> None:
         if not isinstance(event, Published):
             return
         self.last_document = event.document
         for id, payload in zip(event.subscriptions, event.payloads, strict=True):
-            if id in self._known:
+            if id in self._topic_ids:
                 self._set(id, event.document, payload)
         if self._news_bytes > PAYLOADS_BYTES_MAX:
             self.store()
@@ -107,21 +107,21 @@ class Topics:
 
     async def know(self, id: str) -> None:
         """From now on, remember its last payload; and find the one that there is."""
-        if id in self._known:
+        if id in self._topic_ids:
             return
-        if len(self._known) >= self._settings.topics_max:
+        if len(self._topic_ids) >= self._settings.topics_max:
             tail = self._client.expect_broker().tail
-            for gone in [one for one in self._known if tail.subscription(one) is None]:
-                self.forget(gone)
-        if len(self._known) >= self._settings.topics_max:
+            for missing_id in [one for one in self._topic_ids if tail.subscription(one) is None]:
+                self.forget(missing_id)
+        if len(self._topic_ids) >= self._settings.topics_max:
             raise DoorError(f"there are {self._settings.topics_max} topics already", code="TC413")
-        self._known.add(id)
+        self._topic_ids.add(id)
         try:
             await self._find(id)
             row = self._news.get(id, TopicRow())
             await self._client.request(SetRecord(TOPICS, id, encode(row)))
         except BaseException:
-            self._known.discard(id)
+            self._topic_ids.discard(id)
             raise
 
     async def _find(self, id: str) -> None:
@@ -140,10 +140,10 @@ class Topics:
 
     def forget(self, id: str) -> None:
         """The subscription is gone."""
-        if id in self._known:
-            self._known.discard(id)
+        if id in self._topic_ids:
+            self._topic_ids.discard(id)
             self._news.pop(id, None)
             try:
                 self._client.send(RemoveRecord(TOPICS, id))
             except TreecastError:
-                self._known.add(id)  # the next one who asks tries again
+                self._topic_ids.add(id)  # the next one who asks tries again

@@ -93,11 +93,11 @@ class Application:
         self._receiver: int | None = None
         self._attached_us = 0
         self._misses: set[str] = set()
-        self._again: list[Publish] = []
-        self._forgotten: list[Delivery] = []
-        self._named: list[Document] = []
-        self._paused: set[str] = set()
-        self._postponed: set[str] = set()
+        self._publications_to_repeat: list[Publish] = []
+        self._forgotten_deliveries: list[Delivery] = []
+        self._named_documents: list[Document] = []
+        self._paused_ids: set[str] = set()
+        self._postponed_ids: set[str] = set()
         self._last_number = 0  # the highest number of a document that it has heard of
         self._removes_sources = False
         self._operations = 0
@@ -125,19 +125,19 @@ class Application:
         """The client has started again, and knows nothing."""
         doubtful = [operation.command for operation in self._tickets.values()]
         self._tickets.clear()
-        self._forgotten.clear()
+        self._forgotten_deliveries.clear()
         self._receiver = None
         for command in doubtful:
             if isinstance(command, Publish) and any(document.id for document in command.documents):
-                again = Publish(command.source, [document for document in command.documents if document.id])
-                self._again = [*self._again, again][-AGAIN_MAX:]
+                command_to_repeat = Publish(command.source, [document for document in command.documents if document.id])
+                self._publications_to_repeat = [*self._publications_to_repeat, command_to_repeat][-AGAIN_MAX:]
         self._world.after(self._random.randrange(50_000), self._go_on, self.host.incarnation)
 
     def _go_on(self, incarnation: int) -> None:
         if incarnation != self.host.incarnation:
             return
-        again, self._again = self._again, []
-        for command in again:
+        commands, self._publications_to_repeat = self._publications_to_repeat, []
+        for command in commands:
             if self._random.random() < 0.8:
                 self.request(command)
         self.attach()
@@ -181,8 +181,8 @@ class Application:
         self.request(Publish(source, documents))
 
     def _draw_document(self, source: str) -> Document:
-        if self._named and self._random.random() < 0.1:
-            old = self._random.choice(self._named)
+        if self._named_documents and self._random.random() < 0.1:
+            old = self._random.choice(self._named_documents)
             if old.id.startswith(source):
                 return old
         if "refused" in self._workload.weights and self._random.random() < 0.1:
@@ -191,7 +191,7 @@ class Application:
         is_named = self._random.random() < self._workload.named_rate
         document = Document(draw_document(self._random, number), f"{source}/{number}" if is_named else "")
         if is_named:
-            self._named.append(document)
+            self._named_documents.append(document)
         return document
 
     def publish_probe(self) -> None:
@@ -220,7 +220,7 @@ class Application:
     def _do_pause(self) -> None:
         if self.plan.owned:
             id = self._random.choice(self.plan.owned)
-            self._paused.add(id)
+            self._paused_ids.add(id)
             self.request(Pause(id, self._random.random() < 0.5))
 
     def _do_replay(self) -> None:
@@ -314,20 +314,20 @@ class Application:
     def calm_down(self) -> None:
         """From now on do nothing new. Deal with everything, also with what was forgotten."""
         self.is_calm = True
-        self._settle(self.host.incarnation, self._forgotten, [])
+        self._settle(self.host.incarnation, self._forgotten_deliveries, [])
 
     def resume(self) -> None:
         """Pause nothing any more, and let all sources be there."""
-        for id in sorted(self._paused):
+        for id in sorted(self._paused_ids):
             self.request(Pause(id, False))
         if self._removes_sources:
             self.request(RegisterSource(self.plan.sources[0]))
-        if self._postponed:
+        if self._postponed_ids:
             self._hasten()
 
     def _hasten(self) -> None:
         """Wait no more for what was postponed. Again and again: what says so may arrive before what postpones."""
-        for id in sorted(self._postponed):
+        for id in sorted(self._postponed_ids):
             self.request(Hasten(id))
         self._world.after(HASTEN_MS * 1000, self._hasten)
 
@@ -360,7 +360,7 @@ class Application:
         return bool(changes) and isinstance(changes[-1], Subscribe)
 
     def _receive(self, deliveries: list[Delivery]) -> None:
-        failed, done, postponed = [], [], []
+        failures, successes, postponements = [], [], []
         for delivery in deliveries:
             self._last_number = max(self._last_number, delivery.document)
             self._history.receive(
@@ -375,37 +375,41 @@ class Application:
                 )
             )
             if self.plan.postpone_rate and not self.is_calm and self._random.random() < self.plan.postpone_rate:
-                postponed.append(delivery)
+                postponements.append(delivery)
                 continue
             chance = self._random.random()
             if not self.is_calm and chance < self.plan.fail_rate:
-                failed.append(delivery)
+                failures.append(delivery)
             elif self.is_calm or chance >= self.plan.fail_rate + self.plan.forget_rate:
-                done.append(delivery)
+                successes.append(delivery)
             else:
-                self._forgotten.append(delivery)
+                self._forgotten_deliveries.append(delivery)
         delay_us = 0 if self.is_calm else self._random.randint(0, self.plan.acknowledge_ms * 1000)
         if delay_us:
-            self._world.after(delay_us, self._settle, self.host.incarnation, done, failed, postponed)
+            self._world.after(delay_us, self._settle, self.host.incarnation, successes, failures, postponements)
         else:
-            self._settle(self.host.incarnation, done, failed, postponed)
+            self._settle(self.host.incarnation, successes, failures, postponements)
 
     def _settle(
-        self, incarnation: int, done: list[Delivery], failed: list[Delivery], postponed: Sequence[Delivery] = ()
+        self,
+        incarnation: int,
+        successes: list[Delivery],
+        failures: list[Delivery],
+        postponements: Sequence[Delivery] = (),
     ) -> None:
         if incarnation != self.host.incarnation:
             return
         if self.is_calm:
-            done = [*done, *postponed]
+            successes = [*successes, *postponements]
         else:
-            for delivery in postponed:
+            for delivery in postponements:
                 self.host.call(partial(self._postpone, delivery, self._random.choice(self.plan.waits_ms)))
-        self._history.acknowledged |= {(delivery.subscription, self._identify(delivery)) for delivery in done}
-        settled = [(failed, Client.fail), (done, Client.acknowledge)]
+        self._history.acknowledged |= {(delivery.subscription, self._identify(delivery)) for delivery in successes}
+        batches = [(failures, Client.fail), (successes, Client.acknowledge)]
         if self.plan.singly:
-            settled = [([delivery], settle) for deliveries, settle in settled for delivery in deliveries]
-            self._random.shuffle(settled)
-        for deliveries, settle in settled:
+            batches = [([delivery], settle) for deliveries, settle in batches for delivery in deliveries]
+            self._random.shuffle(batches)
+        for deliveries, settle in batches:
             if deliveries:
                 self.host.call(partial(_settle, settle, deliveries, self.plan.singly))
 
@@ -413,7 +417,7 @@ class Application:
         effects = client.postpone(delivery, wait_ms, "later")
         if effects and wait_ms:
             id, name = delivery.subscription, self.plan.name
-            self._postponed.add(id)
+            self._postponed_ids.add(id)
             self._history.postponed.append(
                 Postponement(self._world.now_us, name, id, self._identify(delivery), wait_ms)
             )

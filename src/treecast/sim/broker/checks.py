@@ -82,7 +82,7 @@ class State(msgspec.Struct, frozen=True):
     operation: int
 
 
-class Published(msgspec.Struct, frozen=True):
+class Publication(msgspec.Struct, frozen=True):
     """A document of a client. `number` is None if its answer never came."""
 
     document: Document
@@ -119,8 +119,8 @@ class Checks:
         self._damaged = damaged
         self._letters = list(letters)
         self._expiring = expiring
-        self._published: dict[int, list[Published]] = {}
-        self._in_doubt: list[Published] = []
+        self._publications_by_number: dict[int, list[Publication]] = {}
+        self._in_doubt: list[Publication] = []
         self._operations_of: dict[str, list[Operation]] = {}
         self._replays: dict[str, list[Operation]] = {}
         self._advances: dict[str, list[tuple[Operation, int]]] = {}
@@ -136,9 +136,11 @@ class Checks:
             numbers = operation.answer.documents if operation.answer else [None] * len(command.documents)
             for item, (document, number) in enumerate(zip(command.documents, numbers, strict=True)):
                 if number is None:
-                    self._in_doubt.append(Published(document, operation, item, None))
+                    self._in_doubt.append(Publication(document, operation, item, None))
                 elif number:
-                    self._published.setdefault(number, []).append(Published(document, operation, item, number))
+                    self._publications_by_number.setdefault(number, []).append(
+                        Publication(document, operation, item, number)
+                    )
         elif isinstance(command, Unsubscribe) or (isinstance(command, Subscribe) and _is_valid(command.query)):
             self._operations_of.setdefault(command.id, []).append(operation)
         elif isinstance(command, Replay):
@@ -159,9 +161,9 @@ class Checks:
             version = operation.command if isinstance(operation.command, Subscribe) else None
             yield State(version, operation.sent_us, ends[place + 1], operation.place)
 
-    def states(self, id: str, published: Published) -> list[State]:
+    def states(self, id: str, publication: Publication) -> list[State]:
         """What the subscription may have been when this document was published."""
-        begin_us, end_us = published.operation.sent_us, published.operation.effect_until_us
+        begin_us, end_us = publication.operation.sent_us, publication.operation.effect_until_us
         return [state for state in self._states.get(id, ()) if state.begin_us <= end_us and state.end_us >= begin_us]
 
     # -- the checks
@@ -189,30 +191,30 @@ class Checks:
 
     def numbers(self) -> Iterator[str]:
         """Numbers of documents ascend for each publisher, and name one document."""
-        last: dict[str, tuple[int, Published]] = {}
-        seen: set[int] = set()
-        for number, all_published in sorted(self._published.items()):
-            bodies = {published.document.body for published in all_published}
+        last: dict[str, tuple[int, Publication]] = {}
+        seen_numbers: set[int] = set()
+        for number, publications in sorted(self._publications_by_number.items()):
+            bodies = {publication.document.body for publication in publications}
             if len(bodies) > 1:
                 yield f"document {number} is the number of {len(bodies)} different documents"
         in_order = sorted(
-            (published for several in self._published.values() for published in several),
-            key=lambda published: (published.operation.place, published.item),
+            (publication for several in self._publications_by_number.values() for publication in several),
+            key=lambda publication: (publication.operation.place, publication.item),
         )
-        for published in in_order:
-            number = published.number or 0
-            client = published.operation.client
-            if number in seen:
+        for publication in in_order:
+            number = publication.number or 0
+            client = publication.operation.client
+            if number in seen_numbers:
                 continue  # the second copy of a document has the number of the first
-            seen.add(number)
-            if client in last and last[client][0] > number and not self._may_be_copy(published):
+            seen_numbers.add(number)
+            if client in last and last[client][0] > number and not self._may_be_copy(publication):
                 yield f"{client} published {last[client][0]} before {number}"
-            last[client] = (number, published)
+            last[client] = (number, publication)
 
-    def _may_be_copy(self, published: Published) -> bool:
+    def _may_be_copy(self, publication: Publication) -> bool:
         """An earlier copy of it may have been accepted without an answer, and then gave it its number."""
-        id = published.document.id
-        return bool(id) and any(doubtful.document.id == id for doubtful in self._in_doubt)
+        id = publication.document.id
+        return bool(id) and any(other.document.id == id for other in self._in_doubt)
 
     def sources(self) -> Iterator[str]:
         """Publications that were accepted or refused although their source was not, or was, registered."""
@@ -220,27 +222,27 @@ class Checks:
         for operation in self._history.operations:
             if isinstance(operation.command, RegisterSource | RemoveSource):
                 owners.setdefault(operation.command.source, set()).add(operation.client)
-        registered: dict[str, bool | None] = {}  # as far as is known
+        is_registered: dict[str, bool | None] = {}  # as far as is known
         for operation in self._history.operations:
             command = operation.command
             if isinstance(command, RegisterSource | RemoveSource) and not operation.is_refused:
                 is_known = operation.is_done and len(owners[command.source]) == 1
-                registered[command.source] = isinstance(command, RegisterSource) if is_known else None
+                is_registered[command.source] = isinstance(command, RegisterSource) if is_known else None
             elif isinstance(command, Publish) and operation.answer is not None:
                 is_unknown = any(refusal.code == "TC410" for refusal in operation.answer.refusals)
-                if registered.get(command.source) is is_unknown:
+                if is_registered.get(command.source) is is_unknown:
                     yield f"{operation.client} published to {command.source}, and the answer was {operation.answer}"
 
-    def candidates(self, number: int) -> list[Published]:
+    def candidates(self, number: int) -> list[Publication]:
         """The documents that this number may stand for."""
-        if number not in self._published:
+        if number not in self._publications_by_number:
             return self._in_doubt
         # Copies count: one that has no answer may have been the first that was accepted. Those that were sent when
         # another one had its answer were not.
-        ids = {(_source(one), one.document.id) for one in self._published[number] if one.document.id}
+        ids = {(_source(one), one.document.id) for one in self._publications_by_number[number] if one.document.id}
         copies = [doubtful for doubtful in self._in_doubt if (_source(doubtful), doubtful.document.id) in ids]
-        first_us = min(one.operation.effect_until_us for one in self._published[number])
-        return [one for one in self._published[number] + copies if one.operation.sent_us <= first_us]
+        first_us = min(one.operation.effect_until_us for one in self._publications_by_number[number])
+        return [one for one in self._publications_by_number[number] + copies if one.operation.sent_us <= first_us]
 
     def wrong(self) -> Iterator[str]:
         """Deliveries and dead letters that no subscription explains."""
@@ -254,20 +256,20 @@ class Checks:
                 yield f"a dead letter that no one subscribed to: {letter}"
 
     def _is_allowed(self, id: str, number: int, payload: bytes) -> bool:
-        for published in self.candidates(number):
-            for state in self.states(id, published):
-                if state.version is not None and payload_of(state.version, published.document.body) == payload:
+        for publication in self.candidates(number):
+            for state in self.states(id, publication):
+                if state.version is not None and payload_of(state.version, publication.document.body) == payload:
                     return True
             for replay in self._replays.get(id, ()):
-                if self._is_replayed(id, number, payload, published, replay):
+                if self._is_replayed(id, number, payload, publication, replay):
                     return True
         return False
 
-    def _is_replayed(self, id: str, number: int, payload: bytes, published: Published, replay: Operation) -> bool:
-        if number < (_first_of(replay) or 0) or published.operation.sent_us > replay.effect_until_us:
+    def _is_replayed(self, id: str, number: int, payload: bytes, publication: Publication, replay: Operation) -> bool:
+        if number < (_first_of(replay) or 0) or publication.operation.sent_us > replay.effect_until_us:
             return False
         return any(
-            state.version is not None and payload_of(state.version, published.document.body) == payload
+            state.version is not None and payload_of(state.version, publication.document.body) == payload
             for state in self._states.get(id, ())
             if state.end_us >= replay.sent_us
         )
@@ -276,10 +278,10 @@ class Checks:
         """One document that was delivered under two numbers, although it has an id."""
         numbers: dict[tuple[str, str, str], set[int]] = {}
         bodies: dict[bytes, tuple[str, str]] = {}
-        for one in [*self._in_doubt, *(one for several in self._published.values() for one in several)]:
+        for one in [*self._in_doubt, *(one for several in self._publications_by_number.values() for one in several)]:
             if one.document.id:
                 bodies[one.document.body] = (_source(one), one.document.id)
-        for number, several in self._published.items():
+        for number, several in self._publications_by_number.items():
             for one in several:
                 if one.document.id:
                     numbers.setdefault(("", _source(one), one.document.id), set()).add(number)
@@ -295,15 +297,17 @@ class Checks:
     def disorder(self) -> Iterator[str]:
         """First receipts that are not in the order of publishing."""
         last: dict[tuple[str, str], int] = {}
-        seen: set[tuple[str, int]] = set()
+        seen_pairs: set[tuple[str, int]] = set()
         for receipt in self._history.receipts:
             pair = (receipt.subscription, receipt.document)
-            if pair in seen:
+            if pair in seen_pairs:
                 continue
-            seen.add(pair)
+            seen_pairs.add(pair)
             if not self._is_ordered(receipt.subscription) or pair in self._history.redelivered:
                 continue
-            publishers = {published.operation.client for published in self._published.get(receipt.document, ())}
+            publishers = {
+                publication.operation.client for publication in self._publications_by_number.get(receipt.document, ())
+            }
             if len(publishers) != 1:
                 continue
             key = (receipt.subscription, publishers.pop())
@@ -317,7 +321,7 @@ class Checks:
     def missing(self) -> Iterator[str]:
         """Required deliveries that nobody received."""
         letters = {(letter.subscription, letter.document) for letter in self._letters}
-        for pair in self.required():
+        for pair in self.required_pairs():
             if pair in letters or pair in self._history.acknowledged:
                 continue
             if pair in self._history.received:
@@ -325,55 +329,55 @@ class Checks:
             else:
                 yield f"document {pair[1]} was acknowledged and never reached subscription {pair[0]}"
         last_us = {(receipt.subscription, receipt.document): receipt.time_us for receipt in self._history.receipts}
-        for id, number, since_us in self.replayed():
+        for id, number, since_us in self.replayed_pairs():
             if last_us.get((id, number), -1) < since_us and (id, number) not in letters:
                 yield f"document {number} was not replayed to subscription {id}"
 
-    def required(self) -> Iterator[tuple[str, int]]:
+    def required_pairs(self) -> Iterator[tuple[str, int]]:
         """Pairs of subscription and document that must be delivered in the end."""
-        for number in self._published:
+        for number in self._publications_by_number:
             if number in self._damaged:
                 continue
             # Of several copies one counts, and it is not known which: all must agree.
             copies = self.candidates(number)
             for id in self._states:
-                if id not in self._expiring and all(self._is_required(id, published) for published in copies):
+                if id not in self._expiring and all(self._is_required(id, publication) for publication in copies):
                     yield id, number
 
-    def _is_required(self, id: str, published: Published) -> bool:
-        states = self.states(id, published)
+    def _is_required(self, id: str, publication: Publication) -> bool:
+        states = self.states(id, publication)
         if len(states) != 1 or states[0].version is None:
             return False
-        if payload_of(states[0].version, published.document.body) is None:
+        if payload_of(states[0].version, publication.document.body) is None:
             return False
         removals = (o for o in self._operations_of[id] if isinstance(o.command, Unsubscribe))
         if any(removal.place > states[0].operation for removal in removals):
             return False
-        if self._may_be_advanced(id, published, published.operation.sent_us):
+        if self._may_be_advanced(id, publication, publication.operation.sent_us):
             return False
-        return not any(self._is_overridden(id, published, replay) for replay in self._replays.get(id, ()))
+        return not any(self._is_overridden(id, publication, replay) for replay in self._replays.get(id, ()))
 
-    def _may_be_advanced(self, id: str, published: Published, since_us: int) -> bool:
+    def _may_be_advanced(self, id: str, publication: Publication, since_us: int) -> bool:
         """Somebody may have said after this time that it was delivered without a session."""
         return any(
-            advance.effect_until_us >= since_us and (published.number is None or published.number <= last)
+            advance.effect_until_us >= since_us and (publication.number is None or publication.number <= last)
             for advance, last in self._advances.get(id, ())
         )
 
-    def _is_overridden(self, id: str, published: Published, replay: Operation) -> bool:
-        """A replay begins anew at a document: what the subscription still waited for is replaced by what it matches."""
-        if replay.effect_until_us < published.operation.sent_us:
+    def _is_overridden(self, id: str, publication: Publication, replay: Operation) -> bool:
+        """A replay starts over at a document: what the subscription still waited for is replaced by what it matches."""
+        if replay.effect_until_us < publication.operation.sent_us:
             return False
         first = _first_of(replay)
-        if first is None or published.number is None or published.number < first:
+        if first is None or publication.number is None or publication.number < first:
             return True
         return any(
-            state.version is None or payload_of(state.version, published.document.body) is None
+            state.version is None or payload_of(state.version, publication.document.body) is None
             for state in self._states[id]
             if state.end_us >= replay.sent_us
         )
 
-    def replayed(self) -> Iterator[tuple[str, int, int]]:
+    def replayed_pairs(self) -> Iterator[tuple[str, int, int]]:
         """What the last replay of a subscription must deliver again, and after which time: (id, document, time)."""
         for id, replays in self._replays.items():
             replay = replays[-1]
@@ -381,22 +385,22 @@ class Checks:
             changes = [state for state in self._states.get(id, ()) if state.end_us >= replay.sent_us]
             if first is None or len(changes) != 1 or changes[0].version is None or id in self._expiring:
                 continue
-            for number, several in self._published.items():
-                published = several[0]
-                is_later = published.operation.effect_until_us > replay.sent_us
+            for number, several in self._publications_by_number.items():
+                publication = several[0]
+                is_later = publication.operation.effect_until_us > replay.sent_us
                 if is_later or number < first or number in self._damaged:
                     continue
-                if self._may_be_advanced(id, published, replay.sent_us):
+                if self._may_be_advanced(id, publication, replay.sent_us):
                     continue
-                if payload_of(changes[0].version, published.document.body) is not None:
+                if payload_of(changes[0].version, publication.document.body) is not None:
                     yield id, number, replay.sent_us
 
 
 def _is_fitting(operation: Operation) -> bool:
     """As many documents are in the answer as the request is about. Without an answer, nothing is known."""
     command, answer = operation.command, operation.answer
-    wanted = len(command.documents) if isinstance(command, Publish) else int(isinstance(command, Replay))
-    return answer is None or len(answer.documents) == wanted
+    documents_expected = len(command.documents) if isinstance(command, Publish) else int(isinstance(command, Replay))
+    return answer is None or len(answer.documents) == documents_expected
 
 
 def _first_of(replay: Operation) -> int | None:
@@ -404,8 +408,8 @@ def _first_of(replay: Operation) -> int | None:
     return replay.answer.documents[0] if replay.answer and replay.answer.documents else None
 
 
-def _source(published: Published) -> str:
-    command = published.operation.command
+def _source(publication: Publication) -> str:
+    command = publication.operation.command
     assert isinstance(command, Publish)
     return command.source
 

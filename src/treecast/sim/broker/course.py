@@ -26,7 +26,7 @@ Pair = tuple[str, int]
 class DeliveryChecks(Protocol):
     """What deliveries are compared with."""
 
-    def required(self) -> Iterator[Pair]: ...
+    def required_pairs(self) -> Iterator[Pair]: ...
 
     def all(self) -> list[str]: ...
 
@@ -80,19 +80,19 @@ class Course(ABC):
         world = self.world
         if world.failure is not None:
             return
-        required = list(self._checks().required())
-        self._let_pass(required)
+        required_pairs = list(self._checks().required_pairs())
+        self._let_pass(required_pairs)
         if world.failure is not None:
             return
         world.run(max(world.now_us // 1000, self._last_arrival_ms()))  # late frames may repeat what was delivered
         receipts = len(self.history.receipts)
         world.run(world.now_us // 1000 + self.quiet_ms)
-        # A frame that was held up for long may still make somebody ask or tell anew, which ends by itself.
-        self._let_pass(required)
+        # A frame that was held up for long may still make somebody ask or tell again, which ends by itself.
+        self._let_pass(required_pairs)
         if world.failure is not None:
             return
         wrong = self._mistakes()
-        if not wrong and not self._is_quiet(required):
+        if not wrong and not self._is_quiet(required_pairs):
             wrong = self._leftovers()
         if not wrong and len(self.history.receipts) > receipts:
             wrong = [f"delivered after everything was: {self.history.receipts[receipts]}"]
@@ -104,11 +104,11 @@ class Course(ABC):
         late = [one for one in self.faults if isinstance(one, LinkFault) and one.effect in ("delay", "reordering")]
         return max((one.end_ms + one.amount for one in late), default=0)
 
-    def _let_pass(self, required: list[Pair]) -> None:
+    def _let_pass(self, required_pairs: list[Pair]) -> None:
         """Let time pass until everything is delivered and nothing waits, or until that should have been."""
         world = self.world
         end_ms = world.now_us // 1000 + HEALING_MS_MAX
-        while world.failure is None and world.now_us // 1000 < end_ms and not self._is_quiet(required):
+        while world.failure is None and world.now_us // 1000 < end_ms and not self._is_quiet(required_pairs):
             world.run(world.now_us // 1000 + STEP_MS)
             self._check_invariants()
 
@@ -142,7 +142,7 @@ class Course(ABC):
         """In the end: what is wrong."""
 
     @abstractmethod
-    def _is_quiet(self, required: list[Pair]) -> bool:
+    def _is_quiet(self, required_pairs: list[Pair]) -> bool:
         """Whether all of these are delivered, and nothing else waits."""
 
     @abstractmethod

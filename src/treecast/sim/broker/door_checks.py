@@ -1,6 +1,6 @@
 """What must hold of what doors ask a broker for: records, and deliveries that their receiver postpones.
 
-- A record that was set, and acknowledged, is there: in the end, and whenever the broker has started anew. It has the
+- A record that was set, and acknowledged, is there: in the end, and whenever the broker has restarted. It has the
   last value, or one that was asked for since.
 - There are never more records of a kind than the broker allows, and none is refused while there is room.
 - A delivery that was postponed does not come before its time, unless something explains it. Looked at only in runs
@@ -32,16 +32,16 @@ def possible_values(history: History, name: RecordName) -> list[bytes | None]:
     return values
 
 
-def wrong_records(history: History, found: Mapping[RecordName, bytes], records_max: int) -> Iterator[str]:
-    """`found` is what the broker has on its disk now."""
+def wrong_records(history: History, records: Mapping[RecordName, bytes], records_max: int) -> Iterator[str]:
+    """`records` is what the broker has on its disk now."""
     names = {_name(operation.command) for operation in history.operations} - {None}
-    for name in sorted({*names, *found}):  # type: ignore[type-var]
+    for name in sorted({*names, *records}):  # type: ignore[type-var]
         assert name is not None
         values = possible_values(history, name)
-        if found.get(name) not in values:
-            yield f"record {'/'.join(name)} is {found.get(name)!r}, and not one of {values}"
-    for kind in sorted({kind for kind, _ in found}):
-        count = sum(its_kind == kind for its_kind, _ in found)
+        if records.get(name) not in values:
+            yield f"record {'/'.join(name)} is {records.get(name)!r}, and not one of {values}"
+    for kind in sorted({kind for kind, _ in records}):
+        count = sum(its_kind == kind for its_kind, _ in records)
         if count > records_max:
             yield f"there are {count} records of kind {kind}, and {records_max} are allowed"
 
@@ -62,27 +62,27 @@ def wrong_refusals(history: History, records_max: int) -> Iterator[str]:
 
 def early_receipts(history: History, postponed_ms_max: int) -> Iterator[str]:
     """Deliveries that came again before the time that their receiver asked for."""
-    for postponed in history.postponed:
-        pair = (postponed.subscription, postponed.document)
-        due_us = postponed.time_us + min(postponed.wait_ms, postponed_ms_max) * 1000 - 1_000  # clocks count ms
+    for postponement in history.postponed:
+        pair = (postponement.subscription, postponement.document)
+        due_us = postponement.time_us + min(postponement.wait_ms, postponed_ms_max) * 1000 - 1_000  # clocks count ms
         for receipt in history.receipts:
-            if (receipt.subscription, receipt.document) == pair and postponed.time_us < receipt.time_us < due_us:
-                if not _is_explained(history, postponed, receipt.time_us):
-                    yield f"document {pair[1]} for {pair[0]} came at {receipt.time_us} us, in spite of {postponed}"
+            if (receipt.subscription, receipt.document) == pair and postponement.time_us < receipt.time_us < due_us:
+                if not _is_explained(history, postponement, receipt.time_us):
+                    yield f"document {pair[1]} for {pair[0]} came at {receipt.time_us} us, in spite of {postponement}"
                 break
 
 
-def _is_explained(history: History, postponed: Postponement, until_us: int) -> bool:
+def _is_explained(history: History, postponement: Postponement, until_us: int) -> bool:
     """Somebody wanted it earlier, or the session ended before it could be postponed."""
-    pair = (postponed.subscription, postponed.document)
+    pair = (postponement.subscription, postponement.document)
     if pair in history.redelivered:
         return True
     return any(
-        isinstance(operation.command, Hasten | Replay) and operation.command.id == postponed.subscription
+        isinstance(operation.command, Hasten | Replay) and operation.command.id == postponement.subscription
         for operation in history.operations
-        if operation.sent_us <= until_us and operation.effect_until_us >= postponed.time_us
+        if operation.sent_us <= until_us and operation.effect_until_us >= postponement.time_us
     ) or any(
-        client == postponed.client and abs(time_us - postponed.time_us) <= LATE_US
+        client == postponement.client and abs(time_us - postponement.time_us) <= LATE_US
         for time_us, client in history.session_ends
     )
 
@@ -98,14 +98,14 @@ def _operations(history: History, name: RecordName) -> Iterator[Operation]:
             yield operation
 
 
-def _may_be_set(history: History, name: RecordName, refused: Operation) -> bool:
+def _may_be_set(history: History, name: RecordName, refusal: Operation) -> bool:
     """The record may have existed at some time while another operation was under way."""
     may_be = False
     for operation in _operations(history, name):
-        if operation.sent_us > refused.effect_until_us:
+        if operation.sent_us > refusal.effect_until_us:
             break
         if isinstance(operation.command, SetRecord):
             may_be = True
-        elif operation.is_done and (operation.answered_us or 0) < refused.sent_us:
+        elif operation.is_done and (operation.answered_us or 0) < refusal.sent_us:
             may_be = False
     return may_be

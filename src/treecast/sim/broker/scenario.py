@@ -249,12 +249,12 @@ class BrokerRun(Course):
     def _leftovers(self) -> list[str]:
         return [f"the broker still has something to deliver: {self._stats()}"]
 
-    def _is_quiet(self, required: list[tuple[str, int]]) -> bool:
+    def _is_quiet(self, required_pairs: list[tuple[str, int]]) -> bool:
         stats = self._stats()
         if not stats or stats["queued"] or stats["waiting"] or stats["parked"]:
             return False
         letters = {(letter.subscription, letter.document) for letter in self._letters()}
-        return all(pair in self.history.received or pair in letters for pair in required)
+        return all(pair in self.history.received or pair in letters for pair in required_pairs)
 
     # -- looking at the broker
 
@@ -273,8 +273,8 @@ class BrokerRun(Course):
     def _lost_letters(self) -> list[str]:
         """Dead letters that are not found by their subscriptions, or only there."""
         expected = {letter_key(row.subscription, number) for number, row in self._letter_rows()}
-        found = {key for key, _ in self._rows(LETTER_KEYS, "")}
-        return [f"found in one of two ways: dead letter {key!r}" for key in sorted(expected ^ found)]
+        keys_on_disk = {key for key, _ in self._rows(LETTER_KEYS, "")}
+        return [f"found in one of two ways: dead letter {key!r}" for key in sorted(expected ^ keys_on_disk)]
 
     def _letters(self) -> list[Letter]:
         return [Letter(row.subscription, row.document, row.payload) for _, row in self._letter_rows()]
@@ -326,10 +326,10 @@ class BrokerRun(Course):
 
     def _find_damage(self) -> None:
         """Which documents need a body that is damaged; their rows may be dropped later."""
-        damaged = self.broker.storage.damaged_bodies()
+        damaged_bodies = self.broker.storage.damaged_bodies()
         for number, data in self.broker.storage.scan(DOCUMENTS, 0, 100_000):
             row = decode(data, DocumentRow)
-            if not damaged.isdisjoint((row.body, *row.payloads)):
+            if not damaged_bodies.isdisjoint((row.body, *row.payloads)):
                 self._damaged_documents.add(number)
 
     def counts(self) -> dict[str, int]:

@@ -79,7 +79,7 @@ class FilterRun(ChordRun):
         self._expected: dict[str, set[str]] = {}
         """By document: subscriptions that were acknowledged before it."""
         self.deliveries: Counter[tuple[str, str]] = Counter()
-        self._through: set[str] = set()
+        self._finished_documents: set[str] = set()
         super().__init__(seed, plan, make_peer)
 
     def _start(self, host: str, storage: SimulatedStorage, random: Random) -> ChordPeer:
@@ -120,7 +120,7 @@ class FilterRun(ChordRun):
         elif isinstance(event, Match):
             self._take_match(host, event)
         elif isinstance(event, Published):
-            self._through.add(event.document)
+            self._finished_documents.add(event.document)
             self.counts["complete" if event.is_complete else "partial"] += 1
             if event.is_complete and self.only_crashes:
                 self._expect_all(event.document)
@@ -136,7 +136,7 @@ class FilterRun(ChordRun):
         self.deliveries[place] += 1
         if not self._matches(match.subscription, match.document):
             self.world.fail(f"{match} is delivered, and does not match")
-        # A host that was made anew, after a crash or an error of its disk, may repeat what was not stored.
+        # A host that was rebuilt, after a crash or an error of its disk, may repeat what was not stored.
         if self.deliveries[place] > 1 and self.world.hosts[host].incarnation == 1:
             self.world.fail(f"{match} is delivered twice")
 
@@ -148,12 +148,12 @@ class FilterRun(ChordRun):
     # -- in the end
 
     def _finish(self) -> None:
-        self._wait("acknowledged subscriptions", self._unsettled)
+        self._wait("acknowledged subscriptions", self._unsettled_ids)
         if self.world.failure is not None:
             return
-        hosts = sorted(self._wanted())
+        hosts = sorted(self._expected_members())
         last = [self._publish(self._random.choice(hosts)) for _ in range(LAST_DOCUMENTS)]
-        self._wait("end of the last documents", lambda: [id for id in last if id not in self._through])
+        self._wait("end of the last documents", lambda: [id for id in last if id not in self._finished_documents])
         expected = self._live()
         for document in last if self.world.failure is None else ():
             for id in sorted(expected):
@@ -164,7 +164,7 @@ class FilterRun(ChordRun):
         peers = [self._peer(host) for host in self.plan.hosts]
         return {id for peer in peers for id, each in peer.indexing.subscriptions.items() if not each.row.is_removed}
 
-    def _unsettled(self) -> list[str]:
+    def _unsettled_ids(self) -> list[str]:
         return [
             id
             for host in self.plan.hosts

@@ -49,7 +49,7 @@ class RingChecks:
             self._named_by.setdefault(other, set()).add(member)
 
     def remove_peer(self, peer: str) -> None:
-        """It has crashed. Those of the base remain members all the same, with the list they had."""
+        """It has crashed. Those of the base remain members anyway, with the list they had."""
         if peer in self._base.peers:
             return
         dead = [member for member in self._lists if member.peer == peer]
@@ -59,30 +59,30 @@ class RingChecks:
         self._check_without(dead)
 
     def _check_without(self, dead: Iterable[Member]) -> None:
-        for member in sorted({name for gone in dead for name in self._named_by.get(gone, ())}, key=str):
+        for member in sorted({name for dead_member in dead for name in self._named_by.get(dead_member, ())}, key=str):
             self._check_list(member)
 
     def would_strand(self, peer: str, distinct: int) -> bool:
         """Whether a list that names as many different peers as it should would name no living one without this peer."""
         for member in [member for member in self._lists if member.peer == peer]:
             for name in self._named_by.get(member, ()):
-                named = self._lists[name]
-                if len({other.peer for other in named if other.peer != name.peer}) < distinct or name.peer == peer:
+                successors = self._lists[name]
+                if len({other.peer for other in successors if other.peer != name.peer}) < distinct or name.peer == peer:
                     continue
-                if not any(self.is_alive(other) and other.peer != peer for other in named):
+                if not any(self.is_alive(other) and other.peer != peer for other in successors):
                     return True
         return False
 
     def _check_list(self, member: Member) -> None:
         self.checks += 1
-        named = self._lists[member]
-        far = [distance(member.place, other.place) for other in named]
-        text = f"the list of {_text(member)}: {', '.join(map(_text, named))}"
-        if not named or any(begin >= end for begin, end in pairwise([0, *far])):
+        successors = self._lists[member]
+        far = [distance(member.place, other.place) for other in successors]
+        text = f"the list of {_text(member)}: {', '.join(map(_text, successors))}"
+        if not successors or any(begin >= end for begin, end in pairwise([0, *far])):
             self._fail(f"out of order: {text}")
-        elif not any(map(self.is_alive, named)):
+        elif not any(map(self.is_alive, successors)):
             self._fail(f"names no living member: {text}")
-        elif any(self._base.skipped(x.place, y.place) for x, y in pairwise([member, *named])):
+        elif any(self._base.skips_member(x.place, y.place) for x, y in pairwise([member, *successors])):
             self._fail(f"skips a member of the base: {text}")
 
 
@@ -92,9 +92,9 @@ def _text(member: Member) -> str:
 
 def ring_faults(rings: Iterable[RingMember]) -> list[str]:
     """What is not as it should be once all is quiet: every member knows its neighbours. Empty: nothing."""
-    ordered = sorted((ring for ring in rings if ring.is_member), key=lambda ring: ring.me.place)
+    members = sorted((ring for ring in rings if ring.is_member), key=lambda ring: ring.me.place)
     wrong = []
-    for ring, behind in zip(ordered, [*ordered[1:], *ordered[:1]], strict=True):
+    for ring, behind in zip(members, [*members[1:], *members[:1]], strict=True):
         if ring.successors[0] != behind.me:
             wrong.append(f"{_text(ring.me)} has successor {_text(ring.successors[0])}, not {_text(behind.me)}")
         if behind.predecessor != ring.me:

@@ -48,7 +48,7 @@ class RingNetwork:
         self.published: dict[str, Published] = {}
         self.changes: list[tuple[str, SubscriptionChange]] = []
         self._watch = watch
-        self._wanted = 0
+        self._changes_expected = 0
         for name in self.names:
             self.world.add_host(name, partial(self._start, name), partial(self._take, name))
         for name in self.names:
@@ -97,19 +97,19 @@ class RingNetwork:
     def subscribe(
         self, host: str, id: str, query: str, namespaces: Mapping[str, str] | None = None, ordered: bool = False
     ) -> None:
-        self._wanted += 1
+        self._changes_expected += 1
         self.call(
             host,
             lambda peer, now_ms: peer.subscribe(id, query, namespaces=namespaces, ordered=ordered, now_ms=now_ms),
         )
 
     def unsubscribe(self, host: str, id: str) -> None:
-        self._wanted += 1
+        self._changes_expected += 1
         self.call(host, lambda peer, now_ms: peer.unsubscribe(id, now_ms))
 
     def settle(self) -> None:
         """Wait until all changes of subscriptions are acknowledged."""
-        self.wait("acknowledgements", lambda: len(self.changes) >= self._wanted)
+        self.wait("acknowledgements", lambda: len(self.changes) >= self._changes_expected)
 
     def publish(
         self, publisher: str, body: bytes, method: Method = "recursive", id: str = ""
@@ -119,8 +119,8 @@ class RingNetwork:
         before = len(self.matches)
         self.call(publisher, lambda peer, now_ms: peer.publish(body, id=id, method=method, now_ms=now_ms))
         self.wait(f"end of {id}", lambda: id in self.published)
-        found = [(host, match.subscription) for host, match in self.matches[before:] if match.document == id]
-        return self.published[id], found
+        matches = [(host, match.subscription) for host, match in self.matches[before:] if match.document == id]
+        return self.published[id], matches
 
     def counts(self) -> Counter[str]:
         """What all peers have sent, by kind."""

@@ -76,9 +76,9 @@ def draw_plan(seed: int) -> ChordPlan:
 
     joins = [(random.choice([0, random.randrange(duration_ms)]), host) for host in others]
     leaves = times(random.choice([0, 1, 3]), others)
-    again = [(random.randint(time_ms, duration_ms), host) for time_ms, host in leaves if random.random() < 0.5]
+    rejoins = [(random.randint(time_ms, duration_ms), host) for time_ms, host in leaves if random.random() < 0.5]
     return ChordPlan(
-        hosts, settings, duration_ms, joins + again, leaves, times(random.choice([10, 40]), hosts), times(10, hosts)
+        hosts, settings, duration_ms, joins + rejoins, leaves, times(random.choice([10, 40]), hosts), times(10, hosts)
     )
 
 
@@ -103,8 +103,8 @@ class ChordScenario:
             faults.append(Crash(random.choice(plan.hosts), at_ms, down_ms, random.random() < 0.4))
         for time_ms, _ in random.sample(plan.writes, random.choice([0, 0, 6])):
             # Somebody is cut off from some, and loses its disk soon after it may have acknowledged something.
-            victim, *cut = random.sample(plan.hosts, 4)
-            faults.append(Partition([[victim], cut], max(time_ms - 20, 0), time_ms + 60))
+            victim, *others = random.sample(plan.hosts, 4)
+            faults.append(Partition([[victim], others], max(time_ms - 20, 0), time_ms + 60))
             faults.append(Crash(victim, time_ms + random.randint(3, 60), random.choice([1, 500]), True))
         return faults
 
@@ -239,19 +239,21 @@ class ChordRun:
 
     def _disks_with(self, entry: Entry) -> list[str]:
         """The hosts that have it on disk, or a later version."""
-        found = []
+        hosts = []
         for name, host in self.world.hosts.items():
             row = host.storage.get(TABLE, row_key(entry))
             if row is not None and msgspec.msgpack.decode(row, type=Entry).version >= entry.version:
-                found.append(name)
-        return found
+                hosts.append(name)
+        return hosts
 
     # -- in the end
 
-    def _wanted(self) -> set[str]:
+    def _expected_members(self) -> set[str]:
         """Who is to be a member. A wish that a crash has taken back was none."""
-        joined = {n for n, host in self.world.hosts.items() if host.storage.get(RING_TABLE, STANDING) == b"joined"}
-        return joined | set(self.plan.settings.base)
+        joined_hosts = {
+            n for n, host in self.world.hosts.items() if host.storage.get(RING_TABLE, STANDING) == b"joined"
+        }
+        return joined_hosts | set(self.plan.settings.base)
 
     def _rings(self) -> list[RingMember]:
         return [ring for host in self.plan.hosts if self._peer(host) for ring in self._peer(host).members]
@@ -266,11 +268,11 @@ class ChordRun:
 
     def _ring_faults(self) -> list[str]:
         wrong = []
-        wanted = self._wanted()
+        expected_members = self._expected_members()
         for name, host in self.world.hosts.items():
             if host.peer is None:
                 wrong.append(f"{name} is down")
-            elif self._peer(name).is_member != (name in wanted):
+            elif self._peer(name).is_member != (name in expected_members):
                 wrong.append(f"{name} is {'a' if self._peer(name).is_member else 'no'} member")
         return wrong or ring_faults(self._rings())
 
@@ -283,19 +285,21 @@ class ChordRun:
         for key in sorted(keys) if not wrong else ():
             ring = rings[owner_among(rings.values(), place_of_key(key))]
             holders = [ring.me.peer, *ring.copy_peers(self.plan.settings.replicas - 1)]
-            found = {entry.id: entry for entry in shelves[ring.me.peer].entries(key)}
+            owner_entries = {entry.id: entry for entry in shelves[ring.me.peer].entries(key)}
             for host, shelf in shelves.items():
                 own = {entry.id: entry for entry in shelf.entries(key)}
-                if own != (found if host in holders else {}):
-                    wrong.append(f"{host} has {len(own)} entries of {key}, its owner {ring.me.peer} {len(found)}")
+                if own != (owner_entries if host in holders else {}):
+                    wrong.append(
+                        f"{host} has {len(own)} entries of {key}, its owner {ring.me.peer} {len(owner_entries)}"
+                    )
             if not self._peer(ring.me.peer).entries.is_ready(key):
                 wrong.append(f"{ring.me.peer} is not ready for {key}")
             for (_, id), entry in self.acknowledged.items():
-                present = found.get(id)
+                present = owner_entries.get(id)
                 if entry.key == key and (present is None or present.version < entry.version):
                     wrong.append(f"lost: {entry}")
             if self.acknowledged:
-                wrong += [f"changed: {entry}" for entry in found.values() if entry not in self._history]
+                wrong += [f"changed: {entry}" for entry in owner_entries.values() if entry not in self._history]
         return wrong
 
     def _wait_for_lookups(self) -> None:
@@ -303,7 +307,7 @@ class ChordRun:
         answers: list[bool] = []
         expected = 0
         self._late_until_us = self.world.now_us + LATE_MS * 1000
-        for host in sorted(self._wanted()):
+        for host in sorted(self._expected_members()):
             for _ in range(3):
                 expected += 1
                 self._expect_owner(host, self._random.randrange(RING), answers)

@@ -107,11 +107,11 @@ class ControlRun:
         world.network.delay_us = random.choice([50, 500, 10_000])
         world.network.jitter_us = random.choice([1, 500, 10_000])
         sync_us = random.choice([(1, 1), (50, 2_000), (5_000, 30_000)])
-        self._gone: set[str] = set()
+        self._departed_brokers: set[str] = set()
         for name in plan.registries:
             self._add(name, partial(self._start_registry, name), None, 0, sync_us)
         for name, at_ms in plan.brokers.items():
-            self._add(name, partial(self._start_broker, name), partial(self._adopted, name), at_ms, sync_us)
+            self._add(name, partial(self._start_broker, name), partial(self._on_adoption, name), at_ms, sync_us)
         self.clients = [ControlClient(self, name) for name in plan.clients]
         for departure in plan.departures:
             world.at(departure.at_ms * 1000, self._depart, departure)
@@ -135,7 +135,7 @@ class ControlRun:
         settings = self.plan.membership
         return Member(name, storage, random, self.plan.registries, settings, lambda: info, self._make_membership)
 
-    def _adopted(self, name: str, event: Any) -> None:
+    def _on_adoption(self, name: str, event: Any) -> None:
         self._look()
         self.expect(self.checks.adopt(name, event.view))
 
@@ -184,12 +184,12 @@ class ControlRun:
         """Until everybody agrees, for two steps: what is written twice a second is written by then."""
         world = self.world
         end_ms = world.now_us // 1000 + HEALING_MS_MAX
-        agreed = 0
-        while world.failure is None and agreed < 2:
+        agreeing_steps = 0
+        while world.failure is None and agreeing_steps < 2:
             world.run(world.now_us // 1000 + STEP_MS)
             self._look()
             missing = self._missing()
-            agreed = 0 if missing else agreed + 1
+            agreeing_steps = 0 if missing else agreeing_steps + 1
             if missing and world.now_us // 1000 >= end_ms:
                 world.fail(f"{HEALING_MS_MAX} ms after all faults have ended: " + "; ".join(missing[:3]))
 
@@ -229,7 +229,7 @@ class ControlClient:
         self._run = run
         self._random = run.world.random_of("client", name)
         self._tickets: dict[int, Command] = {}
-        self._answered: dict[str, int] = {}  # by source: the last ticket; answers may overtake each other
+        self._last_ticket_by_source: dict[str, int] = {}  # by source: the last ticket; answers may overtake each other
         self._actions = 0
         self.host = run.world.add_host(name, self._make, self._on_event)
         self.host.on_start = self._on_start
@@ -244,7 +244,7 @@ class ControlClient:
             if isinstance(command, RegisterSource | RemoveSource):
                 self._run.checks.sources[command.source] = None
         self._tickets.clear()
-        self._answered.clear()
+        self._last_ticket_by_source.clear()
 
     def waiting(self) -> int:
         peer: Any = self.host.peer
@@ -295,8 +295,10 @@ class ControlClient:
         checks = self._run.checks
         if event.refusals:
             return  # nothing has changed
-        if isinstance(command, RegisterSource | RemoveSource) and event.ticket > self._answered.get(command.source, 0):
-            self._answered[command.source] = event.ticket
+        if isinstance(command, RegisterSource | RemoveSource) and event.ticket > self._last_ticket_by_source.get(
+            command.source, 0
+        ):
+            self._last_ticket_by_source[command.source] = event.ticket
             checks.sources[command.source] = isinstance(command, RegisterSource)
         for place in event.places:
             thing = type(command).__name__

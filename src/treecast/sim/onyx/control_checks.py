@@ -50,25 +50,25 @@ class ControlChecks:
         """A broker has adopted a view, durably."""
         self.adoptions += 1
         view = msgspec.structs.replace(view, sources={})
-        encoded = _ENCODER.encode(view)
+        view_bytes = _ENCODER.encode(view)
         is_new = view.epoch not in self._views
-        known, by = self._views.setdefault(view.epoch, (encoded, broker))
-        if known != encoded:
-            return f"two views of epoch {view.epoch}: {by} and {broker} adopted them"
+        known_bytes, known_broker = self._views.setdefault(view.epoch, (view_bytes, broker))
+        if known_bytes != view_bytes:
+            return f"two views of epoch {view.epoch}: {known_broker} and {broker} adopted them"
         if view.epoch <= self._epochs.get(broker, -1):
             return f"{broker} had epoch {self._epochs[broker]}, and now adopts {view.epoch}"
         self._epochs[broker] = view.epoch
-        problem = (problem_of(view) or self._crowded(view)) if is_new else None
-        return problem or self._split(view.epoch, broker)
+        problem = (problem_of(view) or self._find_crowding(view)) if is_new else None
+        return problem or self._find_split(view.epoch, broker)
 
-    def _crowded(self, view: View) -> str | None:
+    def _find_crowding(self, view: View) -> str | None:
         for root in view.trees:
             for broker in view.brokers:
                 if len(view.children(root, broker)) > self._settings.fan_out_max:
                     return f"{broker} has too many children in the tree of {root}"
         return None
 
-    def _split(self, epoch: int, broker: str) -> str | None:
+    def _find_split(self, epoch: int, broker: str) -> str | None:
         of = term_of(epoch)
         if of not in self._bases and epoch == first_epoch(of) + 1:
             return None  # nothing followed from it: see `pair.py`, on being established
@@ -85,14 +85,14 @@ class ControlChecks:
                 if self._bases.setdefault(pair.row.term, pair.base_epoch) != pair.base_epoch:
                     return f"term {pair.row.term} was won twice"
                 for epoch, (_, broker) in self._views.items():
-                    if problem := self._split(epoch, broker):
+                    if problem := self._find_split(epoch, broker):
                         return problem
         return None
 
     def give(self, number: int, thing: str, name: str) -> str | None:
         """A client was told the id of something."""
-        known = self._ids.setdefault(number, (thing, name))
-        return None if known == (thing, name) else f"the id {number} was given to {known} and to {(thing, name)}"
+        owner = self._ids.setdefault(number, (thing, name))
+        return None if owner == (thing, name) else f"the id {number} was given to {owner} and to {(thing, name)}"
 
     # --- in the end ---------------------------------------------------------------------------------------------------
 

@@ -174,8 +174,8 @@ class Moves(NetworkRun):
         """Less those that are on their way to a subscriber."""
         return [letter for letter in super()._letters() if letter.reason != REASON]
 
-    def _is_quiet(self, required: list[tuple[str, int]]) -> bool:
-        return super()._is_quiet(required) and not any(peer.stats()["moving"] for _, peer in self._peers())
+    def _is_quiet(self, required_pairs: list[tuple[str, int]]) -> bool:
+        return super()._is_quiet(required_pairs) and not any(peer.stats()["moving"] for _, peer in self._peers())
 
     def _mistakes(self) -> list[str]:
         names: dict[str, list[str]] = {}
@@ -185,8 +185,8 @@ class Moves(NetworkRun):
         return twice or super()._mistakes()
 
     def counts(self) -> dict[str, int]:
-        moved = sum(peer.migration.moved for _, peer in self._peers())
-        return {**super().counts(), "asked": self.mover.asked, "moved": moved}
+        moves = sum(peer.migration.moved for _, peer in self._peers())
+        return {**super().counts(), "asked": self.mover.asked, "moved": moves}
 
 
 class MovingRun(Moves):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from treecast.sim.broker.checks import Checks, Letter, Published, State
+from treecast.sim.broker.checks import Checks, Letter, Publication, State
 from treecast.sim.broker.history import NEVER_US, History
 
 NUMBERS_PER_ROOT = 1_000_000
@@ -33,10 +33,10 @@ class NetworkChecks(Checks):
         self._hosts = hosts
         self._arrivals = arrivals
 
-    def states(self, id: str, published: Published) -> list[State]:
+    def states(self, id: str, publication: Publication) -> list[State]:
         """What the subscription may have been between publication and arrival."""
-        begin_us, end_us = published.operation.sent_us, published.operation.effect_until_us
-        place, number = self._hosts.get(id), published.number
+        begin_us, end_us = publication.operation.sent_us, publication.operation.effect_until_us
+        place, number = self._hosts.get(id), publication.number
         if number is None:
             end_us = NEVER_US
         elif place is not None and number // NUMBERS_PER_ROOT != place:

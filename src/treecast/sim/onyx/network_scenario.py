@@ -5,7 +5,7 @@ Views come from a script (`scripted_registry.py`). What is looked at, besides wh
 - Whenever a broker takes a range of a root's documents, by the tree or from the root, nothing is left out of it that a
   subscription of this broker matches. The oracle is the index of the broker itself and the root's own store.
 - Positions never go back, on disk or in memory, and no document of a root is stored twice.
-- In the end every routing table is what it would be if it were built anew from the subscriptions behind it.
+- In the end every routing table is what it would be if it were rebuilt from the subscriptions behind it.
 - Buffers stay within their limits.
 """
 
@@ -135,7 +135,9 @@ class NetworkRun(Course):
         sync_us = random.choice([(1, 1), (50, 2_000), (5_000, 30_000)])
         batches = random.random() < 0.7
         self._positions: dict[tuple[str, str], int] = {}  # the highest that was seen on disk
-        self._seen: dict[str, tuple[int, set[tuple[str, int]]]] = {}  # by broker: documents of others, up to a number
+        self._seen_documents: dict[
+            str, tuple[int, set[tuple[str, int]]]
+        ] = {}  # by broker: documents of others, up to a number
         self._arrivals: dict[tuple[int, int], int] = {}
         self._stores: dict[str, int] = {}  # by store: the place of its broker
         self.hosts: dict[str, Host] = {}
@@ -211,7 +213,7 @@ class NetworkRun(Course):
     def _leftovers(self) -> list[str]:
         return [f"not quiet: {name} {peer.stats()}" for name, peer in self._peers()]
 
-    def _is_quiet(self, required: list[tuple[str, int]]) -> bool:
+    def _is_quiet(self, required_pairs: list[tuple[str, int]]) -> bool:
         peers = dict(self._peers())
         if len(peers) < len(self.network.brokers):
             return False
@@ -224,7 +226,7 @@ class NetworkRun(Course):
                 if root != peer.name and peer.positions.number(root) < peers[root].broker.last_document:
                     return False
         letters = {(letter.subscription, letter.document) for letter in self._letters()}
-        return all(pair in self.history.received or pair in letters for pair in required)
+        return all(pair in self.history.received or pair in letters for pair in required_pairs)
 
     # -- looking at the brokers
 
@@ -250,19 +252,19 @@ class NetworkRun(Course):
     def _check_range(self, broker: NetworkBroker, root: str, after: int, upto: int, parcels: Sequence[Arrival]) -> None:
         """Nothing is left out that somebody here wants, and nothing came that a crash of its root can take back."""
         storage = self._data(root)
-        given = {parcel.number for parcel in parcels}
+        numbers = {parcel.number for parcel in parcels}
         place, first = self._place(broker.name), self._place(root) * NUMBERS_PER_ROOT
-        if given and not storage.scan(DOCUMENTS, max(given) - 1, 1):
-            self.world.fail(f"{broker.name} took {max(given)} of {root}, which is not durable there")
+        if numbers and not storage.scan(DOCUMENTS, max(numbers) - 1, 1):
+            self.world.fail(f"{broker.name} took {max(numbers)} of {root}, which is not durable there")
         for number, data in storage.scan(DOCUMENTS, after, 100_000):
             if number > upto:
                 break
             row = decode(data, DocumentRow)
             self._arrivals[place, first + number] = self.world.now_us
-            if row.origin or number in given:
+            if row.origin or number in numbers:
                 continue
-            if wanted := broker.broker.index.match(storage.body(row.body)):
-                self.world.fail(f"{broker.name} took ({after}, {upto}] of {root} without {number}, for {wanted}")
+            if subscriptions := broker.broker.index.match(storage.body(row.body)):
+                self.world.fail(f"{broker.name} took ({after}, {upto}] of {root} without {number}, for {subscriptions}")
 
     def _check_invariants(self) -> None:
         """Positions only grow, nothing is there twice, and memory stays within what the settings say."""
@@ -272,17 +274,17 @@ class NetworkRun(Course):
                 if number < self._positions.get((name, root), 0):
                     self.world.fail(f"the position of {name} in {root} went back to {number}")
                 self._positions[name, root] = number
-            last, seen = self._seen.setdefault(name, (0, set()))
-            self._seen[name] = (self._check_once(name, host.storage, last, seen), seen)
+            last, seen_documents = self._seen_documents.setdefault(name, (0, set()))
+            self._seen_documents[name] = (self._check_once(name, host.storage, last, seen_documents), seen_documents)
         self._check_limits()
 
-    def _check_once(self, name: str, storage: Any, last: int, seen: set[tuple[str, int]]) -> int:
+    def _check_once(self, name: str, storage: Any, last: int, seen_documents: set[tuple[str, int]]) -> int:
         """No document of a root is there twice. Those up to `last` were looked at; returns the last one."""
         for number, data in storage.scan(DOCUMENTS, last, 100_000):
             row = decode(data, DocumentRow)
-            if row.origin and (row.origin, row.origin_number) in seen:
+            if row.origin and (row.origin, row.origin_number) in seen_documents:
                 self.world.fail(f"{name} has document {row.origin_number} of {row.origin} twice: {number}")
-            seen.add((row.origin, row.origin_number))
+            seen_documents.add((row.origin, row.origin_number))
             last = number
         return last
 
@@ -302,7 +304,7 @@ class NetworkRun(Course):
                     self.world.fail(f"{name} has {what} = {stats[what]}, more than {limit}")
 
     def _wrong_tables(self) -> Iterator[str]:
-        """Tables that are not what they would be if they were built anew."""
+        """Tables that are not what they would be if they were rebuilt."""
         peers = dict(self._peers())
         missing = [name for name in self.network.brokers if name not in peers]
         missing += [name for name, peer in peers.items() if not set(self.network.roots) <= peer.trees.keys()]
@@ -390,7 +392,7 @@ def _children(broker: NetworkBroker) -> Iterator[Child]:
 
 
 def _rebuild_wants(broker: NetworkBroker) -> Any:
-    """What the subscriptions of a broker want together, computed anew."""
+    """What the subscriptions of a broker want together, recomputed."""
     rows = broker.broker.shadow.rows(SUBSCRIPTIONS, "")
     return broker.wants.rebuilt(decode(data, SubscriptionRow) for _, data in rows)
 

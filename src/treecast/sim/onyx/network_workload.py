@@ -46,8 +46,8 @@ class NetworkWorkload(msgspec.Struct, frozen=True):
     @property
     def roots(self) -> list[str]:
         """Brokers that somebody publishes at."""
-        used = {self.homes[client.name] for client in self.clients.clients if client.sources}
-        return [name for name in self.brokers if name in used]
+        publishing_brokers = {self.homes[client.name] for client in self.clients.clients if client.sources}
+        return [name for name in self.brokers if name in publishing_brokers]
 
     @property
     def subscriptions_max(self) -> int:

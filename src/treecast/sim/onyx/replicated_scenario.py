@@ -204,9 +204,9 @@ class ReplicatedRun(NetworkRun):
         for broker in self.network.brokers:
             machine = self._holder(broker)
             host: Any = self.world.hosts[machine].peer if machine is not None else None
-            served = host.served(broker) if host is not None else None
-            if isinstance(served, NetworkBroker):
-                yield broker, served
+            peer = host.served(broker) if host is not None else None
+            if isinstance(peer, NetworkBroker):
+                yield broker, peer
 
     def _may_lose_disk(self, machine: str) -> bool:
         if not machine.startswith(HOST):
@@ -246,7 +246,7 @@ class ReplicatedRun(NetworkRun):
         self._wait("everybody at home, with a backup", self._is_settled)
 
     def _healing_ms(self) -> int:
-        """With the smallest chunks a snapshot needs a round trip for each row, and may have to begin anew."""
+        """With the smallest chunks a snapshot needs a round trip for each row, and may have to start over."""
         settings, network = self._replica_settings, self.world.network
         trip_us = 2 * (network.delay_us + network.jitter_us + self._sync_us)
         chunks = [_chunks(self._data(broker), settings.chunk_bytes_max) for broker in self.network.brokers]

@@ -33,7 +33,7 @@ class ScriptedRegistry:
         self._loss = random.choice([0.0, 0.3])
         self._delay_ms = random.choice([1, 50, 400])
         self._down_ms = dict.fromkeys(brokers, 0)
-        self._suspected: dict[str, int] = {}  # until when, in milliseconds
+        self._suspected_until_ms: dict[str, int] = {}  # until when, in milliseconds
         self.is_calm = False
         self.view = View()
         self.views = 0
@@ -48,13 +48,13 @@ class ScriptedRegistry:
             is_up = self._world.hosts[name].is_up
             self._down_ms[name] = 0 if is_up else self._down_ms[name] + STEP_MS
             if not self.is_calm and self._random.random() < self._suspect_rate:
-                self._suspected[name] = now_ms + self._random.randint(100, 1_500)
+                self._suspected_until_ms[name] = now_ms + self._random.randint(100, 1_500)
         if self.is_calm:
-            self._suspected.clear()
+            self._suspected_until_ms.clear()
         live = [
             name
             for name in self._brokers
-            if self._down_ms[name] < self._detect_ms and self._suspected.get(name, 0) <= now_ms
+            if self._down_ms[name] < self._detect_ms and self._suspected_until_ms.get(name, 0) <= now_ms
         ]
         is_reshaped = not self.is_calm and self._random.random() < self._reshape_rate
         if live and (is_reshaped or live != list(self.view.brokers)):

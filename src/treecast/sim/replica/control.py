@@ -34,13 +34,13 @@ class Control:
         self._random = random
         self._has_data = has_data
         self._dead_ms = random.choice([250, 500, 1_500])
-        self._moody = random.choice([0.0, 0.0, 0.02, 0.1])
+        self._whim_rate = random.choice([0.0, 0.0, 0.02, 0.1])
         self._has_begun = False
-        self._heard: dict[str, tuple[int, Standing]] = {}
+        self._last_report: dict[str, tuple[int, Standing]] = {}
 
     def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
         if isinstance(message, Standing) and sender in self.hosts:
-            self._heard[sender] = (now_ms, message)
+            self._last_report[sender] = (now_ms, message)
             self._has_begun = self._has_begun or message.state in SERVING
             self._forget_idle(sender, message)
         return []
@@ -60,11 +60,11 @@ class Control:
 
     def standing(self, host: str) -> Standing | None:
         """What a host has said last, if that was about the present term."""
-        standing = self._heard[host][1] if host in self._heard else None
+        standing = self._last_report[host][1] if host in self._last_report else None
         return standing if standing is not None and standing.term == self.role.term else None
 
     def _is_silent(self, host: str, now_ms: int) -> bool:
-        return host not in self._heard or abs(now_ms - self._heard[host][0]) > self._dead_ms
+        return host not in self._last_report or abs(now_ms - self._last_report[host][0]) > self._dead_ms
 
     def _appoint(self, primary: str, backup: str) -> None:
         self.takeovers += primary != self.role.primary
@@ -85,11 +85,11 @@ class Control:
             # Its clients have waited for long, be the backup slow, or out of its reach only.
             self._appoint(primary, "")
         elif is_complete and not self._is_silent(other, now_ms) and self._has_data(other):
-            is_whim = not self.is_calm and self._random.random() < self._moody
+            is_whim = not self.is_calm and self._random.random() < self._whim_rate
             if state == "lost" or is_whim or (self._is_silent(primary, now_ms) and self._random.random() < 0.3):
                 self._appoint(other, self._random.choice([primary, ""]))
         elif self._has_begun and self._is_silent(primary, now_ms) and not self._is_silent(other, now_ms):
-            if self._has_data(other) and self._random.random() < self._moody:  # it may refuse, and mostly will
+            if self._has_data(other) and self._random.random() < self._whim_rate:  # it may refuse, and mostly will
                 self._appoint(other, primary)
         elif state in SERVING and not self._is_silent(primary, now_ms):
             is_gone = state == "waiting" or self._is_silent(other, now_ms)

@@ -212,9 +212,9 @@ class ReplicaRun(BrokerRun):
             return
         row = self._row(host)
         replica = row.coming or row.replica
-        stored = replica.group if replica is not None else 0
-        if message.group > stored:
-            self.world.fail(f"{host} says that it has group {message.group}, and has {stored} on its disk")
+        group_on_disk = replica.group if replica is not None else 0
+        if message.group > group_on_disk:
+            self.world.fail(f"{host} says that it has group {message.group}, and has {group_on_disk} on its disk")
 
     def _has_data(self, host: str) -> bool:
         return self.machines[host].is_up and self._row(host).replica is not None

@@ -44,12 +44,12 @@ def draw_sealed(seed: int) -> SealedPlan:
     members = {
         f"m{number}": (random.choice(list(GROUPS)), random.random() < 0.3) for number in range(random.randint(1, 5))
     }
-    revoked = [name for name in members if random.random() < 0.2]
+    revoked_members = [name for name in members if random.random() < 0.2]
     return SealedPlan(
         plan.levels,
         members,
         sorted(random.randrange(plan.duration_ms) for _ in range(random.choice([2, 10]))),
-        sorted((random.randrange(plan.duration_ms), name) for name in revoked),
+        sorted((random.randrange(plan.duration_ms), name) for name in revoked_members),
         plan.joins,
         random.choice([2, 6, 15]),
         plan.duration_ms,
@@ -68,7 +68,7 @@ class SealedText:
         self._count = 0
         self._sections = [[self._item() for _ in range(random.randint(0, 3))] for _ in range(size)]
         self._names = [random.choice(["news", "sport", "secret"]) for _ in range(size)]
-        self._kept = self._words()
+        self._constant_words = self._words()
 
     def _words(self) -> str:
         self._count += 1
@@ -83,7 +83,7 @@ class SealedText:
         kind = self._random.choice(["text", "text", "kept", "insert", "remove", "section"])
         section = self._random.choice(self._sections)
         if kind == "kept":
-            self._kept = self._words()
+            self._constant_words = self._words()
         elif kind == "section":
             if len(self._sections) > 3 and self._random.random() < 0.5:
                 del self._sections[-1], self._names[-1]
@@ -101,7 +101,7 @@ class SealedText:
     def to_bytes(self) -> bytes:
         sections = zip(self._names, self._sections, strict=True)
         body = "".join(f"<{name}>{''.join(items)}</{name}>" for name, items in sections)
-        return f"<paper><news><keep><part>{self._kept}</part></keep></news>{body}</paper>".encode()
+        return f"<paper><news><keep><part>{self._constant_words}</part></keep></news>{body}</paper>".encode()
 
     def keeps(self, fragment: bytes) -> list[bytes]:
         """The elements of a fragment that stay."""

@@ -11,7 +11,6 @@ The document changes in content and structure. What has to hold:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
@@ -29,16 +28,12 @@ from treecast.selective.parcels import mailbox
 from treecast.selective.policies import Policies
 from treecast.selective.publisher import Publisher
 from treecast.sim.faults import Crash, Fault, FaultRates, draw_faults
-from treecast.sim.frames import PacketCodec
 from treecast.sim.scenario import Outcome, outcome_of
+from treecast.sim.selective.layered_run import LayeredRun
 from treecast.sim.selective.sealed_plan import GROUPS, PAPER, SealedPlan, SealedText, draw_sealed
 from treecast.sim.selective.selective_plan import SOURCE
 from treecast.sim.storage import SimulatedStorage
-from treecast.sim.world import World
 
-HEALING_MS_MAX = 60_000
-STEP_MS = 250
-QUIET_MS = 2_000
 FOR_EVER_MS = 10_000_000
 MakeBroker = Callable[..., TreeBroker]
 
@@ -75,13 +70,12 @@ class SealedScenario:
         return outcome_of(self.name, run.world, faults, with_trace, dict(run.counts))
 
 
-class SealedRun:
+class SealedRun(LayeredRun):
     """One run: a publisher, brokers, members, and what has to hold."""
 
     def __init__(self, seed: int, plan: SealedPlan, make_broker: MakeBroker) -> None:
+        super().__init__(seed, plan)
         self.plan = plan
-        self.world = World(seed, PacketCodec())
-        self.counts: Counter[str] = Counter()
         self._make_broker = make_broker
         self._settings: SelectiveSettings = plan.settings
         self._text = SealedText(Random(f"{seed}/text"), plan.size)
@@ -100,34 +94,19 @@ class SealedRun:
         self._roots: dict[str, int] = {}
         self._latest: dict[str, int] = {}  # the version that each member has shown
         self._limits: dict[str, int] = {}  # the last version for those who have been revoked
-        self._saved: dict[str, MemberState] = {}
+        self._saved_states: dict[str, MemberState] = {}
         self._saving = self.world.random_of("saving")
         self.world.add_host(SOURCE, lambda storage, random: self.source)
         self._publish(is_first=True)
-        for name in plan.brokers():
-            start = partial(self.world.add_host, name, partial(self._start_broker, name))
-            if name in plan.joins:
-                self.world.at(plan.joins[name] * 1000, self._join, start)
-            else:
-                start()
+        self._add_brokers(self._start_broker)
         for name in plan.members:
             self.world.add_host(name, partial(self._start_member, name), partial(self._see, name))
 
-    def _brokers_of(self, rank: int, asking: str = "") -> list[str]:
-        if rank == 0:
-            return [SOURCE]
-        level = self.plan.levels[rank - 1] if rank <= len(self.plan.levels) else []
-        return [name for name in level if name not in self.plan.joins or asking in self.plan.joins]
-
-    def _join(self, start: Callable[[], object]) -> None:
-        self.counts["joins"] += 1
-        start()
-
     def _start_broker(self, name: str, storage: SimulatedStorage, random: Random) -> TreeBroker:
-        rank = next(rank for rank, level in enumerate(self.plan.levels, 1) if name in level)
+        rank = self._rank(name)
         return self._make_broker(
             *(name, rank, random),
-            neighbours=[*self._brokers_of(rank - 1, name), *self._brokers_of(rank + 1, name)],
+            neighbours=self._neighbours_of(name),
             settings=self._settings,
             faces_subscribers=rank == len(self.plan.levels),
         )
@@ -137,13 +116,13 @@ class SealedRun:
         key = self.publisher.keys.member(name)
         assembly = Assembly(name, key, PAPER, group, self.publisher.public_key, [self._roots[name]])
         self.counts["starts"] += 1
-        self.counts["caught up"] += name in self._saved
+        self.counts["caught up"] += name in self._saved_states
         peer = MemberPeer(
             *(name, random, assembly, mailbox(self.publisher, name)),
             brokers=self.plan.levels[-1],
             settings=self._settings,
             edition=1,
-            state=self._saved.get(name),
+            state=self._saved_states.get(name),
         )
         self._latest[name] = assembly.version
         return peer
@@ -156,19 +135,11 @@ class SealedRun:
         for time_ms, member in self.plan.revocations:
             self.world.at(time_ms * 1000, self._revoke, member)
         self.world.schedule(list(faults))
-        self.world.run(self.plan.duration_ms)
-        self.world.heal()
-        end_ms = self.plan.duration_ms
-        while self.world.failure is None and self._missing():
-            end_ms += STEP_MS
-            if end_ms > self.plan.duration_ms + HEALING_MS_MAX:
-                self.world.fail(f"something never arrives: {self._missing()}")
-            self.world.run(end_ms)
-        self._check_quiet(end_ms)
+        self._finish()
         self._check_boxes()
         self.counts["brokers"] += len(self._brokers())
         self.counts["dead"] += len(self.plan.brokers()) - len(self._brokers())
-        self.counts["elements sent"] += self._sent()
+        self.counts["elements sent"] += self._elements_sent()
 
     def _publish(self, is_first: bool = False) -> None:
         if not is_first:
@@ -233,23 +204,23 @@ class SealedRun:
             self.world.fail(f"{name} sees version {version} after it was revoked in {self._limits[name]}")
         self._latest[name] = version
         if self._saving.random() < 0.5:
-            self._saved[name] = peer.save()
+            self._saved_states[name] = peer.save()
 
     def _missing(self) -> list[str]:
-        found = []
+        members = []
         for name, (group, _) in self.plan.members.items():
             peer = self.world.hosts[name].peer
             if name in self._limits:
                 continue
             latest = self._history[group, self._roots[name]][-1][1]
             if not isinstance(peer, MemberPeer) or peer.assembly.fragments() != latest:
-                found.append(name)
-        return found
+                members.append(name)
+        return members
 
     def _brokers(self) -> list[TreeBroker]:
         return [host.peer for host in self.world.hosts.values() if isinstance(host.peer, TreeBroker)]
 
-    def _sent(self) -> int:
+    def _elements_sent(self) -> int:
         peers = [tree.broker.downward for peer in self._brokers() for tree in peer.trees.values()]
         sources = [tree.source.downward for tree in self.source.trees.values()]
         return sum(one.elements_sent for one in [*peers, *sources] if one is not None)
@@ -259,17 +230,6 @@ class SealedRun:
             for tree in peer.trees.values():
                 if any(self._text.mark in one.payload for one in tree.broker.elements.values()):
                     self.world.fail(f"{peer.name} can read what it carries")
-
-    def _check_quiet(self, end_ms: int) -> None:
-        for _ in range(20):
-            if self.world.failure is not None:
-                return
-            before = self._sent()
-            end_ms += QUIET_MS
-            self.world.run(end_ms)
-            if self._sent() == before:
-                return
-        self.world.fail("elements are sent again and again")
 
 
 def _publish_version(version: TreeVersion, peer: TreeSource, now_ms: int) -> list[Effect]:

@@ -35,9 +35,6 @@ class SelectivePlan(msgspec.Struct, frozen=True):
     def brokers(self) -> list[str]:
         return [name for level in self.levels for name in level]
 
-    def rank(self, name: str) -> int:
-        return next(rank for rank, level in enumerate(self.levels, 1) if name in level)
-
 
 def draw_plan(seed: int) -> SelectivePlan:
     random = Random(f"{seed}/selective")
@@ -94,10 +91,10 @@ def _draw_parents(random: Random, size: int) -> list[int]:
 
 def _draw_rights(random: Random, outline: Outline) -> list[int]:
     """All of the document, or all without some subtrees."""
-    hidden: set[int] = set()
+    hidden_ids: set[int] = set()
     for _ in range(random.choice([0, 0, 1, 2])):
-        hidden.update(outline.subtree(random.choice(list(outline))))
-    return [id for id in outline if id not in hidden]
+        hidden_ids.update(outline.subtree(random.choice(list(outline))))
+    return [id for id in outline if id not in hidden_ids]
 
 
 def _draw_wants(random: Random, outline: Outline, rights: set[int]) -> list[Subtree]:
@@ -113,10 +110,10 @@ def _draw_wants(random: Random, outline: Outline, rights: set[int]) -> list[Subt
     return list(Subtrees.of(parts, outline).parts)
 
 
-def seen(parts: list[Subtree], rights: set[int], outline: Outline) -> set[int]:
+def visible_elements(parts: list[Subtree], rights: set[int], outline: Outline) -> set[int]:
     """The elements that a subscriber is to get: of the parts that lie within its rights."""
-    allowed = [part for part in parts if is_allowed(part, rights, outline)]
-    return {id for part in allowed for id in elements_of(part, outline)}
+    allowed_parts = [part for part in parts if is_allowed(part, rights, outline)]
+    return {id for part in allowed_parts for id in elements_of(part, outline)}
 
 
 def is_allowed(part: Subtree, rights: set[int], outline: Outline) -> bool:

@@ -9,28 +9,23 @@ What has to hold:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any
 
 from treecast.overlay.peer import Effect
 from treecast.overlay.selective.selective_broker import SelectiveBroker
 from treecast.overlay.selective.source import Source
 from treecast.overlay.selective.subscriber_peer import Arrival, SubscriberPeer
+from treecast.overlay.selective.upward import Upward
 from treecast.selective.outline import Outline
 from treecast.selective.subtrees import Subtree
 from treecast.sim.faults import Crash, Fault, FaultRates, draw_faults
-from treecast.sim.frames import PacketCodec
 from treecast.sim.scenario import Outcome, outcome_of
-from treecast.sim.selective.selective_plan import SOURCE, SelectivePlan, draw_plan, is_allowed, seen
+from treecast.sim.selective.layered_run import LayeredRun
+from treecast.sim.selective.selective_plan import SOURCE, SelectivePlan, draw_plan, is_allowed, visible_elements
 from treecast.sim.storage import SimulatedStorage
-from treecast.sim.world import World
 
-HEALING_MS_MAX = 60_000
-STEP_MS = 250
-QUIET_MS = 2_000
 FOR_EVER_MS = 10_000_000
 MakeBroker = Callable[..., SelectiveBroker]
 
@@ -62,51 +57,36 @@ class SelectiveScenario:
         return outcome_of(self.name, run.world, faults, with_trace, dict(run.counts))
 
 
-class SelectiveRun:
+class SelectiveRun(LayeredRun):
     """One run: a source, brokers, subscribers, and what has to hold."""
 
+    restlessness = "elements are sent again and again, or links never settle"
+
     def __init__(self, seed: int, plan: SelectivePlan, make_broker: MakeBroker) -> None:
+        super().__init__(seed, plan)
         self.plan = plan
-        self.world = World(seed, PacketCodec())
         self.outline = Outline(plan.parents)
-        self.counts: Counter[str] = Counter()
         self._make_broker = make_broker
         self._rights = {name: set(ids) for name, ids in plan.rights.items()}
-        self._wanted: dict[str, list[Subtree]] = {name: [] for name in plan.subscribers}
+        self._subtrees_by_subscriber: dict[str, list[Subtree]] = {name: [] for name in plan.subscribers}
         self._visible: dict[str, set[int]] = {name: set() for name in plan.subscribers}  # ever
-        self._published: dict[tuple[int, int], bytes] = {}
+        self._payload_by_version: dict[tuple[int, int], bytes] = {}
         first = self._brokers_of(1)
         self.source = Source(
             SOURCE, self.world.random_of("source"), plan.parents, neighbours=first, settings=plan.settings
         )
         self.world.add_host(SOURCE, lambda storage, random: self.source)
-        for name in plan.brokers():
-            start = partial(self.world.add_host, name, partial(self._start_broker, name))
-            if name in plan.joins:
-                self.world.at(plan.joins[name] * 1000, self._join, start)
-            else:
-                start()
+        self._add_brokers(self._start_broker)
         for name in plan.subscribers:
             self.world.add_host(name, partial(self._start_subscriber, name), partial(self._see, name))
 
-    def _brokers_of(self, rank: int, asking: str = "") -> list[str]:
-        """The brokers of a level. Those that join later are not known beforehand, except to others that join later."""
-        if rank == 0:
-            return [SOURCE]
-        level = self.plan.levels[rank - 1] if rank <= len(self.plan.levels) else []
-        return [name for name in level if name not in self.plan.joins or asking in self.plan.joins]
-
-    def _join(self, start: Callable[[], Any]) -> None:
-        self.counts["joins"] += 1
-        start()
-
     def _start_broker(self, name: str, storage: SimulatedStorage, random: Random) -> SelectiveBroker:
-        rank = self.plan.rank(name)
+        rank = self._rank(name)
         is_last = rank == len(self.plan.levels)
         self.counts["starts"] += 1
         return self._make_broker(
             *(name, rank, random),
-            neighbours=[*self._brokers_of(rank - 1, name), *self._brokers_of(rank + 1, name)],
+            neighbours=self._neighbours_of(name),
             settings=self.plan.settings,
             faces_subscribers=is_last,
             check=self._may_have if is_last else None,
@@ -132,15 +112,7 @@ class SelectiveRun:
             if fault.at_ms > self.plan.joins[fault.host]:
                 self.world.schedule([fault])
         self.world.schedule([fault for fault in faults if fault not in late and self._is_possible(fault)])
-        self.world.run(self.plan.duration_ms)
-        self.world.heal()
-        end_ms = self.plan.duration_ms
-        while self.world.failure is None and self._missing():
-            end_ms += STEP_MS
-            if end_ms > self.plan.duration_ms + HEALING_MS_MAX:
-                self.world.fail(f"something never arrives: {self._missing()}")
-            self.world.run(end_ms)
-        self._check_quiet(end_ms)
+        self._finish()
         self._count()
 
     def _is_possible(self, fault: Fault) -> bool:
@@ -149,7 +121,7 @@ class SelectiveRun:
     def _publish(self, ids: Sequence[int]) -> None:
         version = self.source.version + 1
         payloads = {id: f"{id} in {version}".encode() for id in ids}
-        self._published.update({(id, version): payload for id, payload in payloads.items()})
+        self._payload_by_version.update({(id, version): payload for id, payload in payloads.items()})
 
         def act(source: Source, now_ms: int) -> list[Effect]:
             return source.publish(payloads, now_ms)
@@ -157,8 +129,8 @@ class SelectiveRun:
         self.world.hosts[SOURCE].call(act)
 
     def _want(self, name: str, parts: list[Subtree]) -> None:
-        self._wanted[name] = parts
-        self._visible[name] |= seen(parts, self._rights[name], self.outline)
+        self._subtrees_by_subscriber[name] = parts
+        self._visible[name] |= visible_elements(parts, self._rights[name], self.outline)
         self.counts["wants"] += 1
         self.counts["beyond"] += any(not is_allowed(part, self._rights[name], self.outline) for part in parts)
         self.world.hosts[name].call(lambda peer, now_ms: list(peer.want(parts, now_ms)))
@@ -170,47 +142,28 @@ class SelectiveRun:
             self.counts["arrivals"] += 1
             if one.id not in self._visible[name]:
                 self.world.fail(f"{name} gets element {one.id}, which it may not see or has not asked for")
-            if self._published.get((one.id, one.version)) != one.payload:
+            if self._payload_by_version.get((one.id, one.version)) != one.payload:
                 self.world.fail(f"{name} gets element {one.id} in a state that it never had")
 
     def _missing(self) -> list[str]:
-        """What has not arrived yet."""
-        found = []
+        texts = []
         for name in self.plan.subscribers:
             peer = self.world.hosts[name].peer
             assert isinstance(peer, SubscriberPeer)
-            for id in sorted(seen(self._wanted[name], self._rights[name], self.outline)):
+            for id in sorted(visible_elements(self._subtrees_by_subscriber[name], self._rights[name], self.outline)):
                 if peer.elements.get(id) != self.source.elements[id]:
-                    found.append(f"{name}: {id}")
-        return found
+                    texts.append(f"{name}: {id}")
+        return texts
 
     def _peers(self) -> list[SelectiveBroker]:
         return [host.peer for host in self.world.hosts.values() if isinstance(host.peer, SelectiveBroker)]
 
-    def _sent(self) -> int:
+    def _elements_sent(self) -> int:
         peers = [peer.downward for peer in self._peers() if peer.downward is not None]
         return self.source.downward.elements_sent + sum(one.elements_sent for one in peers)
 
-    def _check_quiet(self, end_ms: int) -> None:
-        """Links may still settle for a while; then nothing is sent."""
-        for _ in range(20):
-            if self.world.failure is not None:
-                return
-            before = self._sent()
-            end_ms += QUIET_MS
-            self.world.run(end_ms)
-            if self._sent() == before and all(self._is_settled(peer) for peer in self._peers()):
-                return
-        self.world.fail("elements are sent again and again, or links never settle")
-
-    def _is_settled(self, peer: SelectiveBroker) -> bool:
-        upward = peer.upward
-        if upward is None:
-            return True
-        links = upward.links
-        return sorted(links) == sorted(upward.forwarding.asked()) and all(
-            link.state == "granted" for link in links.values()
-        )
+    def _is_settled(self) -> bool:
+        return all(_has_its_links(peer.upward) for peer in self._peers() if peer.upward is not None)
 
     def _count(self) -> None:
         for peer in self._peers():
@@ -220,4 +173,12 @@ class SelectiveRun:
                 self.counts["inquiries"] += peer.upward.inquiries
         self.counts["brokers"] += len(self.plan.brokers())
         self.counts["dead"] += len(self.plan.brokers()) - len(self._peers())
-        self.counts["elements sent"] += self._sent()
+        self.counts["elements sent"] += self._elements_sent()
+
+
+def _has_its_links(upward: Upward) -> bool:
+    """Whether there is a link, and it is granted, for all that is asked for, and for nothing else."""
+    links = upward.links
+    return sorted(links) == sorted(upward.forwarding.asked_roots()) and all(
+        link.state == "granted" for link in links.values()
+    )

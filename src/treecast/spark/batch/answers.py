@@ -63,8 +63,8 @@ def answer(
         rejected = dict(part.rejected) | {row - begin: missing[row] for row in missing if begin <= row < end}
         errors = {row: [error] for row, error in rejected.items() if row + begin not in silent_rows}
         if isinstance(part, Part):  # each shard reports its own subscriptions
-            for row, _, undecided in part.undecided:
-                errors.setdefault(row, []).append(undecided)
+            for row, _, undecided_error in part.undecided:
+                errors.setdefault(row, []).append(undecided_error)
         yield _to_array(part, errors, form, views[begin:end], (began, time.time_ns()))
         begin = end
 
@@ -129,22 +129,22 @@ def _error_row(error: DocumentError) -> dict[str, Any]:
     return {"code": error.code, "message": str(error), "offset": offset}
 
 
-def _insert_first(lists: pa.ListArray, added: dict[int, list[Any]]) -> pa.ListArray:
+def _insert_first(lists: pa.ListArray, values_by_row: dict[int, list[Any]]) -> pa.ListArray:
     """More values in the lists of some rows, before those that are there."""
     import pyarrow as pa
 
-    if not added:
+    if not values_by_row:
         return lists
     rows, places = lists.values, lists.offsets.to_pylist()
-    pieces, done, shift = [], 0, 0
+    pieces, copied, shift = [], 0, 0
     for row in range(len(lists)):
         begin = places[row]
         places[row] += shift
-        if row in added:
-            pieces += [rows[done:begin], pa.array(added[row], rows.type)]
-            done, shift = begin, shift + len(added[row])
+        if row in values_by_row:
+            pieces += [rows[copied:begin], pa.array(values_by_row[row], rows.type)]
+            copied, shift = begin, shift + len(values_by_row[row])
     places[-1] += shift
-    pieces.append(rows[done:])
+    pieces.append(rows[copied:])
     return pa.ListArray.from_arrays(pa.array(places, pa.int32()), pa.concat_arrays(pieces))
 
 

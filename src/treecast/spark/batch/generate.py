@@ -25,7 +25,7 @@ from treecast.spark.batch.worker_function import map_population
 from treecast.workload import DocumentSettings, QuerySettings, Schema
 from treecast.workload import generate_documents as documents_in_one_process
 from treecast.workload import generate_queries as queries_in_one_process
-from treecast.workload.queries import exhausted
+from treecast.workload.queries import exhaustion_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,10 +92,10 @@ def generate_queries(
     return _subscriptions(rows, _namespaces(schemas))
 
 
-def _firsts(drawn: DataFrame) -> DataFrame:
+def _firsts(queries: DataFrame) -> DataFrame:
     from pyspark.sql import functions
 
-    return drawn.groupBy("query").agg(functions.min("number").alias("number"))
+    return queries.groupBy("query").agg(functions.min("number").alias("number"))
 
 
 def _enough(draw: Callable[[int], DataFrame], count: int, blocks: int, name: str) -> tuple[int, int]:
@@ -111,7 +111,7 @@ def _enough(draw: Callable[[int], DataFrame], count: int, blocks: int, name: str
             end = int(numbers.combine_chunks().sort()[count - 1].as_py())
             return end // BLOCK + 1, end
         if len(numbers) == distinct or blocks >= blocks_max:
-            raise exhausted(name, len(numbers), count)
+            raise exhaustion_error(name, len(numbers), count)
         distinct = len(numbers)
         growth = min(4.0, 1.1 * count / distinct)
         blocks = min(blocks_max, max(blocks + STALE_BLOCKS, int(blocks * growth)))
@@ -120,11 +120,11 @@ def _enough(draw: Callable[[int], DataFrame], count: int, blocks: int, name: str
 def _subscriptions(rows: DataFrame, namespaces: Mapping[str, str]) -> DataFrame:
     from pyspark.sql import functions
 
-    named = rows.select(functions.concat(functions.lit("q"), functions.col("number") + 1).alias("id"), "query")
+    subscriptions = rows.select(functions.concat(functions.lit("q"), functions.col("number") + 1).alias("id"), "query")
     if not namespaces:
-        return named
+        return subscriptions
     parts = [functions.lit(text) for binding in sorted(namespaces.items()) for text in binding]
-    return named.withColumn("namespaces", functions.create_map(*parts))
+    return subscriptions.withColumn("namespaces", functions.create_map(*parts))
 
 
 def _namespaces(schemas: Sequence[Schema]) -> dict[str, str]:

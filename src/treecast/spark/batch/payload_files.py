@@ -53,13 +53,13 @@ def write(
             for row, (directory, subscription, *values) in enumerate(zip(*columns, strict=True)):
                 place = Path(path, directory_name(directory), file_name(subscription, [*of_batch, *values], suffix))
                 payload = payloads[row].as_buffer()
-                new = _put(place, b"" if payload is None else payload)
+                new = _write_once(place, b"" if payload is None else payload)
                 counts["files" if new else "present"] += 1
                 counts["bytes"] += 0 if payload is None else payload.size
     yield pa.RecordBatch.from_pydict({name: pa.array([count], pa.int64()) for name, count in counts.items()})
 
 
-def _put(place: Path, payload: Any) -> bool:
+def _write_once(place: Path, payload: Any) -> bool:
     """Whether it was written; False where the same is there already."""
     if place.exists():
         return _check_same(place, payload)

@@ -87,7 +87,7 @@ class SparkPlacement:
         self.why = ""
         """Of "auto": why it chose what it chose."""
         self.cache_bytes_max = cache_bytes_max
-        self._wanted, self._shards = placement, shards
+        self._requested, self._shards = placement, shards
         self._asker = object()  # who asks for what is shipped
         self._placement: Placement | None = None if isinstance(placement, str) else placement
         self._layout_size = 0  # for how many subscriptions it was made
@@ -98,7 +98,7 @@ class SparkPlacement:
     @property
     def everywhere(self) -> bool:
         """Whether each worker is to hold all subscriptions, whatever they are."""
-        return self._wanted == "data-sharing"
+        return self._requested == "data-sharing"
 
     def check_empty(self) -> None:
         """Raise where it is a placement with subscriptions: those of a stream are not known yet."""
@@ -121,13 +121,13 @@ class SparkPlacement:
         if placement.name == "data-sharing":
             return None
         table = index.subscriptions()
-        touched = None if lasting else self._follow(placement, table)
+        touched_holders = None if lasting else self._follow(placement, table)
         if not len(placement):
             placement.add_many(table)
         parts = divide(placement, table.column("id").to_pylist())
         asker = None if lasting else self._asker
         for holders, rows in parts.items():
-            if touched is None or holders in touched or holders not in self._tickets:
+            if touched_holders is None or holders in touched_holders or holders not in self._tickets:
                 self._tickets[holders] = self._ship_index(session, index.part(table.take(rows)), asker)
         tickets: list[tuple[Any, ...]] = [()] * placement.shards
         for holders in parts:
@@ -138,8 +138,8 @@ class SparkPlacement:
             tickets = [ticket or empty for ticket in tickets]
         router, router_ticket = self._router(session, placement.router(), index, asker)
         if not lasting:
-            used = {*tickets, *([router_ticket] if router_ticket else [])}
-            give_back(session, self._asker, {Ticket(*ticket).file for ticket in used})
+            used_tickets = {*tickets, *([router_ticket] if router_ticket else [])}
+            give_back(session, self._asker, {Ticket(*ticket).file for ticket in used_tickets})
         return ShardTickets(placement.shards, router.to_bytes(), router_ticket, tuple(tickets))
 
     def close(self) -> None:
@@ -153,26 +153,28 @@ class SparkPlacement:
         """
         if self._is_outgrown(len(index)):
             self._placement, self._rows = None, None
-        if self._placement is not None and (self._wanted != "auto" or self._placement.name != "data-sharing"):
+        if self._placement is not None and (self._requested != "auto" or self._placement.name != "data-sharing"):
             return self._placement
         shards = self._shards or min(SHARDS_MAX, int(session.conf.get("spark.sql.shuffle.partitions") or 1))
-        if self._wanted != "auto":
-            assert isinstance(self._wanted, str)
-            self._placement, self._layout_size = MAKERS[self._wanted](shards), len(index)
+        if self._requested != "auto":
+            assert isinstance(self._requested, str)
+            self._placement, self._layout_size = MAKERS[self._requested](shards), len(index)
             return self._placement
-        needed = index_bytes(index, self.cache_bytes_max)
+        bytes_needed = index_bytes(index, self.cache_bytes_max)
         room = worker_bytes(session.conf.get("spark.executor.pyspark.memory", "") or "")
-        if self._placement is not None and needed <= room:
+        if self._placement is not None and bytes_needed <= room:
             return self._placement
-        documents = () if needed <= room else sample()
-        choice = choose(index.subscriptions(), shards, index_bytes=needed, worker_bytes_max=room, documents=documents)
+        documents = () if bytes_needed <= room else sample()
+        choice = choose(
+            index.subscriptions(), shards, index_bytes=bytes_needed, worker_bytes_max=room, documents=documents
+        )
         logging.getLogger("treecast").info("placement: %s", choice.why)
         self._placement, self.why, self._rows, self._layout_size = choice.placement, choice.why, None, len(index)
         return self._placement
 
     def _is_outgrown(self, count: int) -> bool:
         """Whether the layout was made for far fewer. A Pep says itself when it is unbalanced; a given one stays."""
-        if not isinstance(self._wanted, str) or self._placement is None or isinstance(self._placement, Pep):
+        if not isinstance(self._requested, str) or self._placement is None or isinstance(self._placement, Pep):
             return False
         return count > GROWTH_MAX * max(LAYOUT_SIZE_MIN, self._layout_size)
 
@@ -180,22 +182,22 @@ class SparkPlacement:
         """Make the placement hold this set; the answer is the holders of what is new or gone, None for all."""
         import pyarrow.compute as pc
 
-        now, _ = rows_of(table)
-        before, self._rows = self._rows, now
+        rows, _ = rows_of(table)
+        before, self._rows = self._rows, rows
         if before is None:
             return None
-        places, same, gone = compare(before, now)
-        other = pc.invert(same)
-        changed = pc.and_(other, pc.is_valid(places))
-        leaving = [*gone.column("id").to_pylist(), *now.filter(changed).column("id").to_pylist()]
-        touched = {placement.remove(id) for id in leaving}
-        coming = table.filter(other)
+        places, is_same, removed_rows = compare(before, rows)
+        is_different = pc.invert(is_same)
+        is_changed = pc.and_(is_different, pc.is_valid(places))
+        leaving = [*removed_rows.column("id").to_pylist(), *rows.filter(is_changed).column("id").to_pylist()]
+        touched_holders = {placement.remove(id) for id in leaving}
+        coming = table.filter(is_different)
         placement.add_many(coming)
-        touched |= {placement.holders(id) for id in coming.column("id").to_pylist()}
+        touched_holders |= {placement.holders(id) for id in coming.column("id").to_pylist()}
         if isinstance(placement, Pep) and placement.unbalanced:
             placement.rebalance(table)
             return None
-        return touched
+        return touched_holders
 
     def _router(
         self, session: SparkSession, router: Router, index: Index, asker: object

@@ -119,8 +119,8 @@ def with_answers(
     """
     if shards is None:
         function = index_function(documents.sparkSession, index, form, cache_bytes_max)
-        taken = [*columns, *_name_columns(documents, form)]
-        answers = documents.withColumn(ANSWER, function(*[documents[column] for column in taken]))
+        input_columns = [*columns, *_name_columns(documents, form)]
+        answers = documents.withColumn(ANSWER, function(*[documents[column] for column in input_columns]))
     else:
         answers = _answers_of_shards(documents, columns, shards, form)
     return answers.drop(*columns)
@@ -132,14 +132,14 @@ def _answers_of_shards(documents: DataFrame, columns: list[str], shards: ShardTi
 
     travelling = (shards.router, shards.router_ticket, shards.count, form.fields)
     route = _arrow_function("route", travelling, "array<int>")
-    routed = documents.withColumn(_ROUTE, route(*[documents[column] for column in columns]))
+    documents_with_routes = documents.withColumn(_ROUTE, route(*[documents[column] for column in columns]))
     # As in _part_of_answer(): with a plain column, filters above would call the function again.
     array = functions.when(functions.col(_ROUTE).isNotNull(), functions.col(_ROUTE))
-    rows = routed.select("*", functions.posexplode(array).alias(PLACE, _SHARD)).drop(_ROUTE)
+    rows = documents_with_routes.select("*", functions.posexplode(array).alias(PLACE, _SHARD)).drop(_ROUTE)
     rows = rows.repartitionById(shards.count, functions.col(_SHARD))
     function = _arrow_function("run_shards", (shards.tickets, form.fields), form.spark_type)
-    taken = [*columns, *_name_columns(documents, form)]
-    return rows.withColumn(ANSWER, function(_SHARD, PLACE, *[rows[column] for column in taken])).drop(_SHARD)
+    input_columns = [*columns, *_name_columns(documents, form)]
+    return rows.withColumn(ANSWER, function(_SHARD, PLACE, *[rows[column] for column in input_columns])).drop(_SHARD)
 
 
 # -- answers into rows
@@ -209,7 +209,7 @@ def _document_field(fields: dict[str, str], answers: Sequence[str]) -> str:
     name = next((name for name in fields if name.lower() == "document"), None)
     if name is None:
         raise PipelineError(
-            f"the documents have no column document, only {_listed(fields)}",
+            f"the documents have no column document, only {_join_names(fields)}",
             code="TC703",
             hint=f'rename one: documents.withColumnRenamed("{_likely_document(fields)}", "document")',
         )
@@ -284,13 +284,13 @@ def index_of(
     if on_refused == "raise":
         index.add_many(table)
         return index
-    left_out = index.add_many(table, on_refused="report")
-    if left_out.num_rows:
-        listed = [
-            f"{row['id']!r}: {row['message'].splitlines()[0]}" for row in left_out.slice(0, LISTED_MAX).to_pylist()
+    refusals = index.add_many(table, on_refused="report")
+    if refusals.num_rows:
+        lines = [
+            f"{row['id']!r}: {row['message'].splitlines()[0]}" for row in refusals.slice(0, LISTED_MAX).to_pylist()
         ]
         warnings.warn(
-            f"{left_out.num_rows} of {table.num_rows} subscriptions were refused and left out:\n" + "\n".join(listed),
+            f"{refusals.num_rows} of {table.num_rows} subscriptions were refused and left out:\n" + "\n".join(lines),
             stacklevel=4,  # who called match() or render()
         )
     return index
@@ -332,6 +332,6 @@ def _arrow_function(name: str, arguments: tuple[Any, ...], kind: str) -> Callabl
     return function
 
 
-def _listed(names: Mapping[str, object]) -> str:
-    shown = ", ".join(list(names)[:LISTED_MAX])
-    return shown + (", …" if len(names) > LISTED_MAX else "") if names else "none at all"
+def _join_names(names: Mapping[str, object]) -> str:
+    text = ", ".join(list(names)[:LISTED_MAX])
+    return text + (", …" if len(names) > LISTED_MAX else "") if names else "none at all"

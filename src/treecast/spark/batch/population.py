@@ -70,15 +70,15 @@ def pep(
     try:
         signature = functions.array_sort(functions.array_distinct(functions.col("pairs.pattern")))
         queries = functions.count("id").alias("queries")
-        listed = functions.flatten(functions.collect_list("refused")).alias("refused")
-        counted = facts.groupBy(signature.alias("patterns")).agg(queries, listed).collect()
-        refused = [one for row in counted for one in row["refused"]]
-        if refused:
-            raise _refused(len(refused), refused)
-        chosen = placement.choose({frozenset(row["patterns"] or ()): row["queries"] for row in counted})
-        pairs = facts.select("id", _pair_column(chosen).alias("pair"))
-        asked = pairs.where("pair is not null").groupBy("pair").count().collect()
-        placement.cut({Pair(row["pair"]["pattern"], row["pair"]["literal"]): row["count"] for row in asked})
+        refusals_column = functions.flatten(functions.collect_list("refused")).alias("refused")
+        signature_rows = facts.groupBy(signature.alias("patterns")).agg(queries, refusals_column).collect()
+        refusals = [one for row in signature_rows for one in row["refused"]]
+        if refusals:
+            raise _refusal_error(len(refusals), refusals)
+        patterns = placement.choose({frozenset(row["patterns"] or ()): row["queries"] for row in signature_rows})
+        pairs = facts.select("id", _pair_column(patterns).alias("pair"))
+        pair_counts = pairs.where("pair is not null").groupBy("pair").count().collect()
+        placement.cut({Pair(row["pair"]["pattern"], row["pair"]["literal"]): row["count"] for row in pair_counts})
         table = pairs.select("id", "pair.pattern", "pair.literal").toArrow()
     finally:
         facts.unpersist()
@@ -94,11 +94,11 @@ def _sample(documents: DataFrame | Sequence[Bytes]) -> list[bytes]:
     return sample_documents(documents, document_columns(documents, MATCHES, ())[0])  # type: ignore[arg-type]
 
 
-def _pair_column(chosen: Sequence[str]) -> Column:
+def _pair_column(patterns: Sequence[str]) -> Column:
     """The pair that a query goes by, as `Pep.place` wants it."""
     from pyspark.sql import functions
 
-    fitting = functions.filter("pairs", lambda pair: pair["pattern"].isin(list(chosen)))
+    fitting = functions.filter("pairs", lambda pair: pair["pattern"].isin(list(patterns)))
     count = functions.greatest(functions.size(fitting), functions.lit(1))
     return functions.get(fitting, functions.pmod("checksum", count).cast("int"))
 
@@ -126,30 +126,30 @@ def aggregate(
     sample = [bytes(document) for document in selectivity.documents]
     arguments = (dict(namespaces or {}), sample, limits, entities)
     partial = map_population(subscription_columns(subscriptions), "reduce", arguments, PARTIAL_TYPE)
-    merged = partial.groupBy("cover").agg(
+    rows_by_cover = partial.groupBy("cover").agg(
         functions.sum("expressions").alias("expressions"),
         functions.collect_list("wanted").alias("wanted"),
         functions.sum("count").alias("count"),
         functions.flatten(functions.collect_list("refused")).alias("refused"),
     )
     paths: list[str] = []
-    expressions = wanted = 0
-    for row in merged.toLocalIterator():
+    expressions = matching_bits = 0
+    for row in rows_by_cover.toLocalIterator():
         if row["cover"] is not None:
             paths.append(row["cover"])
             continue
         if row["count"]:
-            raise _refused(row["count"], row["refused"])
+            raise _refusal_error(row["count"], row["refused"])
         expressions = row["expressions"]
         for bits in row["wanted"]:
-            wanted |= int.from_bytes(bits, "little")
+            matching_bits |= int.from_bytes(bits, "little")
     paths.sort()
-    return of_paths(paths, selectivity, filters_max, expressions=expressions, wanted=wanted.bit_count())
+    return of_paths(paths, selectivity, filters_max, expressions=expressions, wanted=matching_bits.bit_count())
 
 
-def _refused(count: int, listed: Sequence[Any]) -> QueryError:
+def _refusal_error(count: int, refusals: Sequence[Any]) -> QueryError:
     rows = []
-    for row in sorted(listed, key=lambda row: (row["id"] or "", row["message"]))[:LISTED_MAX]:
+    for row in sorted(refusals, key=lambda row: (row["id"] or "", row["message"]))[:LISTED_MAX]:
         error = QueryError("", code=row["code"])
         error.args = (row["message"],)
         rows.append((0, row["id"] or "", error))

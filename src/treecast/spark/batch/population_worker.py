@@ -19,7 +19,7 @@ from treecast.document import EntityTexts, Limits
 from treecast.errors import QueryError
 from treecast.index import Index
 from treecast.index.subscription_forms import LISTED_MAX
-from treecast.placement.aggregate import shortened
+from treecast.placement.aggregate import shorten_paths
 from treecast.placement.facts import Survey, survey
 from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_documents, generate_queries
 
@@ -31,13 +31,13 @@ BATCH_BYTES_MAX = 4 << 20  # of generated documents
 BLOCK = 10_000  # queries that are drawn from one seed
 
 PAIRS = "array<struct<pattern:string,literal:string>>"
-REFUSED = "array<struct<id:string,code:string,message:string>>"
-FACTS_TYPE = f"id string, checksum long, pairs {PAIRS}, refused {REFUSED}"
-PARTIAL_TYPE = f"cover string, expressions long, wanted binary, count long, refused {REFUSED}"
+REFUSALS_TYPE = "array<struct<id:string,code:string,message:string>>"
+FACTS_TYPE = f"id string, checksum long, pairs {PAIRS}, refused {REFUSALS_TYPE}"
+PARTIAL_TYPE = f"cover string, expressions long, wanted binary, count long, refused {REFUSALS_TYPE}"
 DOCUMENTS_TYPE = "number long, document binary"
 QUERIES_TYPE = "number long, query string"
 
-Refused = list[dict[str, str | None]]
+RefusalRows = list[dict[str, str | None]]
 
 
 def facts(batches: Iterator[pa.RecordBatch], namespaces: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
@@ -45,14 +45,18 @@ def facts(batches: Iterator[pa.RecordBatch], namespaces: Mapping[str, str]) -> I
     import pyarrow as pa
 
     for table in _chunks(batches):
-        found, refused = _survey_or_refusals(table, namespaces)
-        rows = len(found) if found is not None else 1
-        if found is None:
+        facts_found, refusals = _survey_or_refusals(table, namespaces)
+        rows = len(facts_found) if facts_found is not None else 1
+        if facts_found is None:
             columns = [pa.nulls(1, pa.string()), pa.nulls(1, pa.int64()), pa.nulls(1, _pairs_type())]
         else:
-            checksums = [zlib.crc32(text.encode()) for text in found.queries]
-            columns = [pa.array(found.ids, pa.string()), pa.array(checksums, pa.int64()), found.pairs_column()]
-        columns.append(pa.array([refused or None] + [None] * (rows - 1), _refused_type()))
+            checksums = [zlib.crc32(text.encode()) for text in facts_found.queries]
+            columns = [
+                pa.array(facts_found.ids, pa.string()),
+                pa.array(checksums, pa.int64()),
+                facts_found.pairs_column(),
+            ]
+        columns.append(pa.array([refusals or None] + [None] * (rows - 1), _refused_type()))
         yield pa.RecordBatch.from_arrays(columns, names=["id", "checksum", "pairs", "refused"])
 
 
@@ -71,31 +75,33 @@ def reduce(
     import pyarrow as pa
 
     paths: set[str] = set()
-    listed: Refused = []
-    expressions = count = wanted = 0
+    listed_refusals: RefusalRows = []
+    expressions = count = matching_bits = 0
     open_documents = dict(enumerate(documents))
     for table in _chunks(batches):
-        found, refused = _survey_or_refusals(table, namespaces)
-        count += len(refused)
-        listed += refused[: LISTED_MAX - len(listed)]
-        if found is None:
+        facts_found, refusals = _survey_or_refusals(table, namespaces)
+        count += len(refusals)
+        listed_refusals += refusals[: LISTED_MAX - len(listed_refusals)]
+        if facts_found is None:
             continue
-        expressions += len(found)
-        for row in range(len(found)):
-            paths.update(found.covers_of(row))
+        expressions += len(facts_found)
+        for row in range(len(facts_found)):
+            paths.update(facts_found.covers_of(row))
         if open_documents:
             index = Index(namespaces=namespaces, limits=limits, entities=entities)
-            refusals = index.add_many(_with_row_ids(table), on_refused="report").to_pylist()  # ordered ones, perhaps
-            count += len(refusals)
-            listed += _refusal_rows([{**row, "id": found.ids[row["row"]]} for row in refusals])[
-                : LISTED_MAX - len(listed)
+            late_refusals = index.add_many(
+                _with_row_ids(table), on_refused="report"
+            ).to_pylist()  # ordered ones, perhaps
+            count += len(late_refusals)
+            listed_refusals += _refusal_rows([{**row, "id": facts_found.ids[row["row"]]} for row in late_refusals])[
+                : LISTED_MAX - len(listed_refusals)
             ]
             for place in [place for place, document in open_documents.items() if index.match(document)]:
-                wanted |= 1 << place
+                matching_bits |= 1 << place
                 del open_documents[place]
-    covers = sorted(set(shortened(sorted(paths)).values()))
-    bits = wanted.to_bytes((len(documents) + 7) // 8, "little")
-    totals = {"cover": None, "expressions": expressions, "wanted": bits, "count": count, "refused": listed}
+    covers = sorted(set(shorten_paths(sorted(paths)).values()))
+    bits = matching_bits.to_bytes((len(documents) + 7) // 8, "little")
+    totals = {"cover": None, "expressions": expressions, "wanted": bits, "count": count, "refused": listed_refusals}
     kinds = [pa.string(), pa.int64(), pa.binary(), pa.int64(), _refused_type()]
     schema = pa.schema(list(zip(totals, kinds, strict=True)))
     yield pa.RecordBatch.from_pylist([totals, *({"cover": path} for path in covers)], schema=schema)
@@ -148,8 +154,10 @@ def draw_queries(
             queries = list(islice(stream, BLOCK))
             for place, query in enumerate(queries):
                 firsts.setdefault(query, place)
-            numbered = [(place, query) for query, place in firsts.items()] if settings.distinct else enumerate(queries)
-            rows = [(block * BLOCK + place, query) for place, query in numbered]
+            numbered_queries = (
+                [(place, query) for query, place in firsts.items()] if settings.distinct else enumerate(queries)
+            )
+            rows = [(block * BLOCK + place, query) for place, query in numbered_queries]
             columns = [pa.array([n for n, _ in rows], pa.int64()), pa.array([q for _, q in rows], pa.string())]
             yield pa.RecordBatch.from_arrays(columns, names=["number", "query"])
 
@@ -170,7 +178,7 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _survey_or_refusals(table: pa.Table, namespaces: Mapping[str, str]) -> tuple[Survey | None, Refused]:
+def _survey_or_refusals(table: pa.Table, namespaces: Mapping[str, str]) -> tuple[Survey | None, RefusalRows]:
     """The facts, or None and what is refused."""
     try:
         return survey(table, namespaces), []
@@ -181,8 +189,8 @@ def _survey_or_refusals(table: pa.Table, namespaces: Mapping[str, str]) -> tuple
         return None, _refusal_rows(refusals)
 
 
-def _refusal_rows(refused: list[dict[str, Any]]) -> Refused:
-    return [{name: row[name] for name in ("id", "code", "message")} for row in refused]
+def _refusal_rows(rows: list[dict[str, Any]]) -> RefusalRows:
+    return [{name: row[name] for name in ("id", "code", "message")} for row in rows]
 
 
 def _with_row_ids(table: pa.Table) -> pa.Table:

@@ -17,8 +17,8 @@ ROW_BYTES_MAX = 1 << 30
 
 def check_room(index: Index | str | Path) -> None:
     """Raise where the payloads of one document may be more than fits into a row."""
-    loaded = index if isinstance(index, Index) else Index.load(index, verify=False)
-    limit = loaded.delivery_limits.document_payload_bytes_max
+    loaded_index = index if isinstance(index, Index) else Index.load(index, verify=False)
+    limit = loaded_index.delivery_limits.document_payload_bytes_max
     if limit > ROW_BYTES_MAX:
         raise PipelineError(
             f"document_payload_bytes_max is {limit:,}, and a row of Spark holds {ROW_BYTES_MAX:,} bytes",

@@ -35,12 +35,12 @@ def _small_documents(documents: DataFrame, name: str) -> DataFrame:
 
 
 def _fetch(sample: DataFrame) -> list[bytes]:
-    fetched: list[bytes] = []
+    documents: list[bytes] = []
     room = SAMPLE_BYTES_MAX
     for chunk in sample.toArrow().column("document").chunks:
         for view in arrow_views(chunk):
             room -= len(view)
             if room < 0:
-                return fetched
-            fetched.append(bytes(view))
-    return fetched
+                return documents
+            documents.append(bytes(view))
+    return documents

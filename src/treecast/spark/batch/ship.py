@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _files_of_sessions: set[tuple[str, str]] = set()  # session, and the name of one of ours that it has
 _saved_files: dict[tuple[str, int, int, int], Path] = {}  # a file as it was when we looked -> ours of the same content
-_asked_by: dict[str, set[object]] = {}  # the name of one of ours -> the files it was made of, or who asked for it
+_askers_by_file: dict[str, set[object]] = {}  # the name of one of ours -> the files it was made of, or who asked for it
 SAVED_FILES_MAX = 64
 _directory: Path | None = None
 
@@ -61,23 +61,23 @@ def withdraw(session: SparkSession, source: Path) -> None:
     New executors no longer fetch it, and the driver's copies go. What an executor has fetched stays with it until the
     application ends.
     """
-    known = [key for key in _saved_files if key[0] == str(source.absolute())]
-    for key in known:
+    keys = [key for key in _saved_files if key[0] == str(source.absolute())]
+    for key in keys:
         _drop(session, _saved_files.pop(key).name, key)
 
 
 def give_back(session: SparkSession, asker: object, in_use: Collection[str] = ()) -> None:
     """Take back what was shipped for this asker, except for the files `in_use`, on the same terms."""
-    for name in [name for name, askers in _asked_by.items() if asker in askers and name not in in_use]:
+    for name in [name for name, askers in _askers_by_file.items() if asker in askers and name not in in_use]:
         _drop(session, name, asker)
 
 
 def _drop(session: SparkSession, name: str, asker: object) -> None:
-    askers = _asked_by.get(name, set())
+    askers = _askers_by_file.get(name, set())
     askers.discard(asker)
     if askers:
         return
-    _asked_by.pop(name, None)
+    _askers_by_file.pop(name, None)
     _files_of_sessions.difference_update({key for key in _files_of_sessions if key[1] == name})
     forget_added_file(session, name)
     (_own_directory() / name).unlink(missing_ok=True)
@@ -89,8 +89,8 @@ def _save_copy(source: Index | str | Path, asker: object) -> Path:
     key: tuple[str, int, int, int] | None = None
     if not isinstance(source, Index):
         path = Path(source).absolute()
-        about = path.stat()
-        key = (str(path), about.st_ino, about.st_size, about.st_mtime_ns)
+        status = path.stat()
+        key = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
         if key in _saved_files and _saved_files[key].exists():
             return _saved_files[key]
     new = durable.unused_path(directory, ".tcx")
@@ -105,7 +105,7 @@ def _save_copy(source: Index | str | Path, asker: object) -> Path:
     with new.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     file = new.replace(directory / f"treecast-{digest[:32]}.tcx")
-    _asked_by.setdefault(file.name, set()).add(asker if key is None else key)
+    _askers_by_file.setdefault(file.name, set()).add(asker if key is None else key)
     if key is not None:
         _saved_files[key] = file
         while len(_saved_files) > SAVED_FILES_MAX:

@@ -25,7 +25,7 @@ from treecast.document import arrow_views
 from treecast.errors import PipelineError, SnapshotError
 from treecast.index import Index
 from treecast.placement import ByFilters, Router
-from treecast.placement.router import spread
+from treecast.placement.router import bucket_of
 from treecast.spark.batch.answer_form import AnswerForm
 from treecast.spark.batch.answers import answer, missing_documents
 from treecast.spark.internals import one_sentence_errors
@@ -109,7 +109,7 @@ def _route(
         for row, shards in enumerate(routes):
             # A document that no shard wants goes to any shard, if it was not read yet or accounts are kept.
             if shards is None or (not shards and (form.has_accounts or not router.reads)):
-                routes[row] = (spread(views[row], count),)
+                routes[row] = (bucket_of(views[row], count),)
         yield pa.array(routes, pa.list_(pa.int32()))
 
 
@@ -181,11 +181,11 @@ def _shared_directory() -> Path | None:
     directory = Path(tempfile.gettempdir(), f"treecast-{os.getuid()}")
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
-        about = directory.lstat()
+        status = directory.lstat()
     except OSError:
         return None
-    ours = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
-    return directory if ours else None
+    is_private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return directory if is_private else None
 
 
 def _promote(source: Path, place: Path) -> None:

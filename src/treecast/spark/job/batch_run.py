@@ -70,7 +70,7 @@ def _run_watched(spark: SparkSession, group: str, write: Callable[[], None], wat
     from pyspark import InheritableThread
 
     failures: list[BaseException] = []
-    done = threading.Event()
+    end = threading.Event()
 
     def work() -> None:
         try:
@@ -79,18 +79,18 @@ def _run_watched(spark: SparkSession, group: str, write: Callable[[], None], wat
         except BaseException as error:  # raised again below, in the caller's thread
             failures.append(error)
         finally:
-            done.set()
+            end.set()
 
     writer = InheritableThread(target=work, session=spark)
     writer.start()
     try:
-        while not done.wait(POLL_SECONDS):
+        while not end.wait(POLL_SECONDS):
             watch()
     except BaseException:
-        cancelled = False
-        while not cancelled:  # again, should the job not have begun when it was cancelled first
+        has_ended = False
+        while not has_ended:  # again, should the job not have begun when it was cancelled first
             spark.sparkContext.cancelJobGroup(group)
-            cancelled = done.wait(POLL_SECONDS)
+            has_ended = end.wait(POLL_SECONDS)
         raise
     writer.join()
     if failures:

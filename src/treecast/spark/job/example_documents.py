@@ -29,10 +29,10 @@ def example_details(examples: Iterable[SlowDocument], pipeline: Pipeline, index:
         file, name = _places(example.name, has_records=bool(pipeline.source.record))
         by_file.setdefault(file, {})[name] = example
     details = []
-    for file, wanted in by_file.items():
-        read = _read(file, set(wanted), _settings(pipeline))
-        for name, example in wanted.items():
-            data = read.get(name)
+    for file, examples_by_name in by_file.items():
+        documents = _read(file, set(examples_by_name), _settings(pipeline))
+        for name, example in examples_by_name.items():
+            data = documents.get(name)
             if data is None:
                 details.append(DocumentDetail(example.name, example.size_bytes, example.nanoseconds, example.matches))
                 continue
@@ -71,15 +71,15 @@ def _settings(pipeline: Pipeline) -> ReadSettings:
 
 def _read(file: str, names: set[str], settings: ReadSettings) -> dict[str, bytes]:
     """The documents of these names, as far as they come early enough."""
-    found: dict[str, bytes] = {}
-    left = READ_BYTES_MAX
+    documents: dict[str, bytes] = {}
+    bytes_left = READ_BYTES_MAX
     try:
         for name, data in document_files.documents([file], settings, lambda name, error: None):
             if name in names:
-                found[name] = data
-            left -= len(data)
-            if left < 0 or len(found) == len(names):
+                documents[name] = data
+            bytes_left -= len(data)
+            if bytes_left < 0 or len(documents) == len(names):
                 break
     except TreecastError:  # it is not here
         pass
-    return found
+    return documents

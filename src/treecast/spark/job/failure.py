@@ -16,11 +16,11 @@ from pathlib import Path
 from treecast.errors import PipelineError, TreecastError
 
 SENTENCE_CHARS_MAX = 300
-_OURS = re.compile(r"\b(TC[1-7]\d\d) ([^\n]+)(?:\n\s*hint: ([^\n]+))?")
-_DIED = re.compile(r"Python worker (exited|failed|process)|ExecutorLostFailure|Remote RPC client disassociated")
+_OWN_ERROR = re.compile(r"\b(TC[1-7]\d\d) ([^\n]+)(?:\n\s*hint: ([^\n]+))?")
+_WORKER_DEATH = re.compile(r"Python worker (exited|failed|process)|ExecutorLostFailure|Remote RPC client disassociated")
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|There is not enough space on the disk")
 _MEMORY = re.compile(r"java\.lang\.OutOfMemoryError|OOMKilled|Container killed")
-_GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "EOFError", "BrokenPipeError")
+_DISCONNECTIONS = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "EOFError", "BrokenPipeError")
 _CLASS = re.compile(r"^(?:[\w$]+\.)+([\w$]*(?:Exception|Error)): ?")
 
 
@@ -30,19 +30,19 @@ def to_pipeline_error(error: BaseException, log: str | Path | None = None) -> Tr
         return error
     text = str(error)
     see = "" if log is None else f"see {log}"
-    ours = _OURS.search(text)
-    if ours:
-        return PipelineError(ours[2].strip(), code=ours[1], hint=ours[3] or "")
+    own_error = _OWN_ERROR.search(text)
+    if own_error:
+        return PipelineError(own_error[2].strip(), code=own_error[1], hint=own_error[3] or "")
     if _FULL.search(text):
         message = "no space is left for the results, or for the files that Spark works with"
         hint = "free some space, or set spark.local.dir in [spark] to a larger disk"
         return PipelineError(message, code="TC736", hint="; ".join(filter(None, (hint, see))))
-    if type(error).__name__ in _GONE:
+    if type(error).__name__ in _DISCONNECTIONS:
         return PipelineError("Spark ended unexpectedly", code="TC739", hint=see or "see Spark's log")
     if _MEMORY.search(text):
         hint = "raise spark.driver.memory or spark.executor.memory in [spark]"
         return PipelineError("Spark ran out of memory", code="TC738", hint="; ".join(filter(None, (hint, see))))
-    if _DIED.search(text):
+    if _WORKER_DEATH.search(text):
         message = "a worker died, and did so again when its task was repeated"
         hint = "it was killed, or ran out of memory"
         return PipelineError(message, code="TC738", hint="; ".join(filter(None, (hint, see))))
@@ -64,8 +64,8 @@ def _sentence(text: str) -> str:
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling ") and lines[1].startswith(": "):
         lines = [lines[1].removeprefix(": "), *lines[2:]]  # Py4J says where first, and then what
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    chosen = causes[-1] if causes else lines[0] if lines else "for no reason that it gave"
-    while _CLASS.match(chosen):
-        chosen = _CLASS.sub("", chosen)
-    chosen = re.sub(r"\s*SQLSTATE: \w+$", "", re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", chosen)).rstrip(".:")
-    return chosen[:SENTENCE_CHARS_MAX] + ("…" if len(chosen) > SENTENCE_CHARS_MAX else "")
+    sentence = causes[-1] if causes else lines[0] if lines else "for no reason that it gave"
+    while _CLASS.match(sentence):
+        sentence = _CLASS.sub("", sentence)
+    sentence = re.sub(r"\s*SQLSTATE: \w+$", "", re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", sentence)).rstrip(".:")
+    return sentence[:SENTENCE_CHARS_MAX] + ("…" if len(sentence) > SENTENCE_CHARS_MAX else "")

@@ -77,8 +77,8 @@ def run(
         _write_by_subscription(rows, pipeline, len(index))
     tell(replace(account.progress, stage="counting the matches of each subscription"))
     # The index is on the driver, and what Spark counts is no larger than it.
-    counted = rows.where("subscription is not null").groupBy("subscription").count().toArrow()
-    counts = join_counts(index.subscriptions(), counted["subscription"], counted["count"])
+    counts_table = rows.where("subscription is not null").groupBy("subscription").count().toArrow()
+    counts = join_counts(index.subscriptions(), counts_table["subscription"], counts_table["count"])
     figures = with_counts(figures, counts)
     if figures.errors + figures.refused_deliveries:
         figures = with_refused(rows, figures)

@@ -36,7 +36,7 @@ class Meter:
         """The progress now, never less than before."""
         try:
             stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
-            done = sum(stage.numCompletedTasks for stage in stages if stage)
+            tasks_done = sum(stage.numCompletedTasks for stage in stages if stage)
             tasks = sum(stage.numTasks for stage in stages if stage)
             sums = self._query.observed_sums()
             if sums is not None and seconds - self._counted_at >= COUNT_SECONDS:
@@ -52,7 +52,7 @@ class Meter:
             documents=max(before.documents, now.documents, self._documents),
             matches=max(before.matches, now.matches, self._rows - now.errors),
             errors=max(before.errors, now.errors),
-            tasks_done=done,
+            tasks_done=tasks_done,
             tasks=tasks,
         )
 

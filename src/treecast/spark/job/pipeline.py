@@ -176,10 +176,10 @@ class Pipeline:
             ("source.path", ", ".join(source.path)),
             ("source.pattern", source.pattern),
             ("source.record", ", ".join(source.record)),
-            ("source.entities", source.entities if isinstance(source.entities, str) else _listed(source.entities)),
+            ("source.entities", source.entities if isinstance(source.entities, str) else _join_pairs(source.entities)),
             ("source.stream", (source.trigger or "as fast as it goes") if source.stream else None),
             ("subscriptions.path", ", ".join(self.subscriptions.path)),
-            ("subscriptions.namespaces", _listed(self.subscriptions.namespaces)),
+            ("subscriptions.namespaces", _join_pairs(self.subscriptions.namespaces)),
             ("sinks.matches", sinks.matches_path),
             ("sinks.render", "true" if sinks.render else None),
             ("sinks.by_subscription", sinks.by_subscription_path if sinks.by_subscription else None),
@@ -195,5 +195,5 @@ class Pipeline:
         return tuple((name, str(value)) for name, value in settings if value)
 
 
-def _listed(mapping: Mapping[str, str] | None) -> str:
+def _join_pairs(mapping: Mapping[str, str] | None) -> str:
     return " ".join(f"{key}={value}" for key, value in (mapping or {}).items())

@@ -86,8 +86,8 @@ def metrics(form: AnswerForm, array: str) -> list[Column]:
 
     size = functions.coalesce(functions.size(array), functions.lit(0))
     # What is undecided is a null among the matches, and no match.
-    undecided = functions.col("answer.error").isNotNull() & (size > 0)
-    count = size if form.has_payloads else size - undecided.cast("int")
+    is_undecided = functions.col("answer.error").isNotNull() & (size > 0)
+    count = size if form.has_payloads else size - is_undecided.cast("int")
     document = functions.struct(
         "file",
         "ordinal",
@@ -108,9 +108,9 @@ def metrics(form: AnswerForm, array: str) -> list[Column]:
         functions.max("answer.ended").alias("ended"),
     ]
     if form.has_payloads:
-        refused = functions.size(functions.filter(array, lambda delivery: delivery["error"].isNotNull()))
+        refused_count = functions.size(functions.filter(array, lambda delivery: delivery["error"].isNotNull()))
         sums += [
             functions.sum("answer.payload_bytes").alias("payload_bytes"),
-            functions.sum(refused).alias("refused_deliveries"),
+            functions.sum(refused_count).alias("refused_deliveries"),
         ]
     return sums

@@ -26,14 +26,14 @@ def with_refused(rows: DataFrame, figures: Figures) -> Figures:
     )
     by_code = rows.where("error is not null").groupBy("error.code")
     counts = by_code.agg(functions.count(functions.lit(1)).alias("n"), first.alias("first")).collect()
-    listed = [
-        RefusedDocument(_refused_name(refused), refused["error"]["code"], refused["error"]["message"])
+    documents = [
+        RefusedDocument(_refused_name(first_row), first_row["error"]["code"], first_row["error"]["message"])
         for row in counts
-        for refused in row["first"]
+        for first_row in row["first"]
     ]
-    listed.sort(key=lambda document: (document.name, document.code))
+    documents.sort(key=lambda document: (document.name, document.code))
     codes = sorted(((row["code"], row["n"]) for row in counts), key=lambda pair: (-pair[1], pair[0]))
-    return replace(figures, refused=tuple(listed[:REFUSED_SHOWN]), refused_codes=tuple(codes))
+    return replace(figures, refused=tuple(documents[:REFUSED_SHOWN]), refused_codes=tuple(codes))
 
 
 def _refused_name(row: Row) -> str:

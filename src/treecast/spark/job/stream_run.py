@@ -70,12 +70,12 @@ def _interruptions() -> Iterator[Callable[[], bool]]:
     """Note signals instead of raising KeyboardInterrupt: in a call to the JVM it breaks the connection."""
     numbers: list[int] = []
     # One that would end the process, or is ignored, stays as it is.
-    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    signals = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
     before: dict[signal.Signals, Any] = {}
     try:
         with suppress(ValueError):  # only the main thread gets signals
-            for number in handled:
-                before[number] = signal.signal(number, lambda received, _: numbers.append(received))
+            for number in signals:
+                before[number] = signal.signal(number, lambda signal_number, _: numbers.append(signal_number))
         yield lambda: bool(numbers)
     finally:
         for number, handler in before.items():

@@ -33,16 +33,16 @@ class BrokerOptions:
     """A service that is away or busy is asked again for so long."""
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> BrokerOptions:
+    def parse(cls, texts: Mapping[str, str]) -> BrokerOptions:
         """From the strings that Spark hands over. Raises PipelineError (TC711)."""
         kinds = {field.name: field.type for field in fields(cls)}
         values: dict[str, Any] = {}
-        for spelled, text in given.items():
-            name = spelled.lower()
+        for key, text in texts.items():
+            name = key.lower()
             if name not in kinds:
                 near = difflib.get_close_matches(name, kinds, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(kinds))}"
-                raise PipelineError(f"there is no option {spelled} for a broker", code="TC711", hint=hint)
+                raise PipelineError(f"there is no option {key} for a broker", code="TC711", hint=hint)
             values[name] = _number(name, text) if kinds[name] == "int" else text
         options = cls(**values)
         options.check()

@@ -42,16 +42,16 @@ class Options:
         return ReadSettings(self.pattern, self.rule(), self.document_bytes_max, self.ratio_max)
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Options:
+    def parse(cls, texts: Mapping[str, str]) -> Options:
         """From the strings that Spark hands over. Raises PipelineError (TC711)."""
-        known = {field.name for field in fields(cls)} | {"path"}
+        names = {field.name for field in fields(cls)} | {"path"}
         values: dict[str, Any] = {}
-        for spelled, text in given.items():
-            name = spelled.lower()
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
-                raise PipelineError(f"there is no option {spelled}", code="TC711", hint=hint)
+        for key, text in texts.items():
+            name = key.lower()
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(names))}"
+                raise PipelineError(f"there is no option {key}", code="TC711", hint=hint)
             values[name] = text
         values["paths"] = _paths(values.pop("path", None), values.get("paths"))
         for name, text in values.items():

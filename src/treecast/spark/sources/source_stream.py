@@ -95,10 +95,12 @@ class SeenFiles:
 
     def new(self, files: Iterator[ListedFile]) -> Iterator[ListedFile]:
         """Those that are in no batch yet."""
-        known = "SELECT 1 FROM files WHERE path = ? AND bytes = ? AND mtime_ns = ?"
+        statement = "SELECT 1 FROM files WHERE path = ? AND bytes = ? AND mtime_ns = ?"
         for file in files:
             with self._translate_errors():
-                row = self._database.execute(known, (_stored(file.path), file.bytes, file.mtime_ns)).fetchone()
+                row = self._database.execute(
+                    statement, (_path_for_log(file.path), file.bytes, file.mtime_ns)
+                ).fetchone()
             if row is None:
                 yield file
 
@@ -107,7 +109,7 @@ class SeenFiles:
         number = self.last()
         size = files_max or len(files) or 1
         rows = (
-            (_stored(file.path), file.bytes, file.mtime_ns, number + 1 + index // size)
+            (_path_for_log(file.path), file.bytes, file.mtime_ns, number + 1 + index // size)
             for index, file in enumerate(files)
         )
         with self._translate_errors():
@@ -121,16 +123,16 @@ class SeenFiles:
 
     def between(self, after: int, last: int) -> list[ListedFile]:
         """The files of the batches after `after`, up to `last`."""
-        chosen = "SELECT path, bytes, mtime_ns FROM files WHERE batch > ? AND batch <= ? ORDER BY batch, path"
+        statement = "SELECT path, bytes, mtime_ns FROM files WHERE batch > ? AND batch <= ? ORDER BY batch, path"
         with self._translate_errors():
-            rows = self._database.execute(chosen, (after, last)).fetchall()
+            rows = self._database.execute(statement, (after, last)).fetchall()
         return [ListedFile(path if isinstance(path, str) else os.fsdecode(path), *rest) for path, *rest in rows]
 
     def close(self) -> None:
         self._database.close()
 
 
-def _stored(path: str) -> str | bytes:
+def _path_for_log(path: str) -> str | bytes:
     """A path as the log has it: text, or the bytes of one that is not UTF-8."""
     return path if text_of(path) == path else os.fsencode(path)
 
@@ -168,8 +170,8 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**start, "batch": max(batch, start["batch"])}
 
     def _pause(self, *, is_idle: bool) -> None:
-        """Wait a little where nothing has come: without a trigger Spark asks again after 10 ms, and each time all
-        directories are listed. The first looks in vain wait less, so that a short pause of the source costs little."""
+        """Wait a little if nothing has come: without a trigger Spark asks again after 10 ms, and each time all
+        directories are listed. The first few waits are shorter, so that a short pause of the source costs little."""
         self._idle_looks = self._idle_looks + 1 if is_idle and not self._stops else 0
         if self._idle_looks:
             time.sleep(min(IDLE_SECONDS_MAX, IDLE_SECONDS_STEP * self._idle_looks))

@@ -64,31 +64,31 @@ def make(listed: Iterable[ListedFile], options: Options) -> list[Task]:
     rule = options.rule()
     large: dict[ListedFile, list[Part]] = {}
     if rule is not None:
-        cut = [file for file in files if file.bytes > options.partition_bytes and _is_plain(file)]
-        with ThreadPoolExecutor(max(1, min(len(cut), os.cpu_count() or 1))) as pool:
-            parts = pool.map(lambda file: _cut(file, rule, options.partition_bytes), cut)
-            large = dict(zip(cut, parts, strict=True))
+        large_files = [file for file in files if file.bytes > options.partition_bytes and _is_plain(file)]
+        with ThreadPoolExecutor(max(1, min(len(large_files), os.cpu_count() or 1))) as pool:
+            parts = pool.map(lambda file: _plan_parts(file, rule, options.partition_bytes), large_files)
+            large = dict(zip(large_files, parts, strict=True))
     tasks: list[Task] = []
-    packed: list[Piece] = []
+    pieces: list[Piece] = []
     weight = 0
     for file in files:
         if file in large:
             tasks += [Task([Piece(file, part)]) for part in large[file]]
             continue
         file_weight = file.bytes * (1 if kind_of(file.path) in ("plain", "tar") else PACKED_GROWTH)
-        if packed and (weight + file_weight > options.partition_bytes or len(packed) >= FILES_MAX):
-            tasks.append(Task(packed))
-            packed, weight = [], 0
-        packed.append(Piece(file))
+        if pieces and (weight + file_weight > options.partition_bytes or len(pieces) >= FILES_MAX):
+            tasks.append(Task(pieces))
+            pieces, weight = [], 0
+        pieces.append(Piece(file))
         weight += file_weight
-    return [*tasks, Task(packed)] if packed else tasks
+    return [*tasks, Task(pieces)] if pieces else tasks
 
 
 def _is_plain(file: ListedFile) -> bool:
     return kind_of(file.path) == "plain" and not is_compressed(file.path)
 
 
-def _cut(file: ListedFile, rule: Rule, part_bytes: int) -> list[Part]:
+def _plan_parts(file: ListedFile, rule: Rule, part_bytes: int) -> list[Part]:
     try:
         with Path(file.path).open("rb") as stream:
             return plan(stream, rule, part_bytes=part_bytes)
@@ -162,7 +162,7 @@ class Rows:
         self._gather()
         batches, self._batches = self._batches, []
         self._bytes = self._count = 0
-        yield from _merged(batches)
+        yield from _merge(batches)
 
     def _gather(self) -> None:
         if self._documents:
@@ -178,7 +178,7 @@ class Rows:
             self._documents, self._files, self._offsets, self._ordinals, self._errors = [], [], [], [], []
 
 
-def _merged(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _merge(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """One batch of several small ones."""
     if len(batches) <= 1:
         yield from batches

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    Given: TypeAlias = DataFrame | pa.Table | Index | None
+    Supply: TypeAlias = DataFrame | pa.Table | Index | None
 
 log = logging.getLogger("treecast.spark.stream.match_stream")
 
@@ -74,7 +74,7 @@ After: TypeAlias = "Callable[[DataFrame, Batch], None]"
 
 def match_stream(
     documents: DataFrame,
-    subscriptions: Callable[[], Given] | Index | str | Path,
+    subscriptions: Callable[[], Supply] | Index | str | Path,
     output: str | Path,
     *,
     checkpoint: str | Path,
@@ -166,22 +166,22 @@ def start(
 ) -> StreamingQuery:
     """The same with a plan of your own: from the documents of a batch and a version to the rows to be written.
 
-    `close` is called when the query has ended, to let go of what the plan holds.
+    `close` is called when the query has ended, to release what the plan holds.
     """
     spark = documents.sparkSession
     _check(documents, spark, str(checkpoint), after)
     place = Path(checkpoint).absolute()
     target = output if is_elsewhere(output) else str(Path(output.removeprefix("file://")).absolute())
     versions = Versions(place / "treecast", supplier, settings, versions_max=versions_max)
-    used: list[Path] = []
+    shipped_paths: list[Path] = []
 
     def work(frame: DataFrame, number: int) -> None:
         version = versions.of_batch(number)
-        if version.path not in used:
-            used.append(version.path)
-        for old in [path for path in used if not path.exists()]:  # no batch will use them again
+        if version.path not in shipped_paths:
+            shipped_paths.append(version.path)
+        for old in [path for path in shipped_paths if not path.exists()]:  # no batch will use them again
             withdraw(spark, old)
-            used.remove(old)
+            shipped_paths.remove(old)
         if not directories.holds(number):
             directories.write(plan(frame, version, number), number)
         batch = Batch(versions.stream, number, version, directories.of(number))
@@ -236,7 +236,7 @@ def _check(documents: DataFrame, spark: SparkSession, checkpoint: str, after: Se
 
 
 def supplier_of(
-    subscriptions: Callable[[], Given] | Index | str | Path,
+    subscriptions: Callable[[], Supply] | Index | str | Path,
 ) -> Callable[[], pa.Table | Index | None]:
     """A function that gives the subscriptions as a table or an index; None where they are as before."""
     if isinstance(subscriptions, Index):
@@ -247,7 +247,7 @@ def supplier_of(
                 f"subscriptions must be a function that gives them, an Index or a path, got "
                 f"{type(subscriptions).__name__}: write lambda: … around what reads them"
             )
-        supply: Callable[[], Given] = subscriptions
+        supply: Callable[[], Supply] = subscriptions
         return lambda: _as_table(supply())
     path = Path(subscriptions).absolute()
     if is_saved(path):
@@ -255,8 +255,8 @@ def supplier_of(
     return when_changed([path], lambda: read_subscriptions(path))
 
 
-def _as_table(given: Given) -> pa.Table | Index | None:
-    return given if given is None or isinstance(given, Index) else read_subscriptions(given)
+def _as_table(supply: Supply) -> pa.Table | Index | None:
+    return supply if supply is None or isinstance(supply, Index) else read_subscriptions(supply)
 
 
 def when_changed(
@@ -288,13 +288,13 @@ def _state(path: Path) -> object:
     if not path.exists():
         raise QueryError(f"{path}: cannot be read: the file does not exist", code="TC190", hint="check the name")
     if not path.is_dir():
-        about = path.stat()
-        return (about.st_ino, about.st_size, about.st_mtime_ns)
+        status = path.stat()
+        return (status.st_ino, status.st_size, status.st_mtime_ns)
     files_seen = []
     for directory, names, files in os.walk(path):
         if "_temporary" in names:
             raise PipelineError(f"{path} is being written", code="TC754", hint="replace it by renaming")
         for name in files:
-            about = Path(directory, name).stat()
-            files_seen.append((directory, name, about.st_ino, about.st_size, about.st_mtime_ns))
+            status = Path(directory, name).stat()
+            files_seen.append((directory, name, status.st_ino, status.st_size, status.st_mtime_ns))
     return sorted(files_seen)

@@ -112,9 +112,9 @@ class StreamRates(StreamingQueryListener):
         error = event.exception
         self._set(running=False, error=None if error is None else error.strip().splitlines()[0])
 
-    def _set(self, **changed: Any) -> None:
+    def _set(self, **changes: Any) -> None:
         with self._lock:
-            self._rates = Rates(**{**vars(self._rates), **changed})
+            self._rates = Rates(**{**vars(self._rates), **changes})
 
     def _behind(self, sources: list[Any]) -> tuple[float | None, int | None]:
         """(seconds, files): from the log of a treecast source, if this is one and we know where it is."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treecast.placement.facts import Subscriptions
 
 
-class HeldByGroup(ABC):
+class GroupPlacement(ABC):
     """The part of a Placement that does not depend on how groups are chosen."""
 
     def __init__(self, shards: int, namespaces: Mapping[str, str] | None) -> None:
@@ -30,7 +30,7 @@ class HeldByGroup(ABC):
         self._members = Members()
 
     @abstractmethod
-    def _enter(self, found: Survey) -> None:
+    def _enter(self, facts: Survey) -> None:
         """Choose a group for each of these, whose ids are new, and enter them into the members."""
 
     @abstractmethod
@@ -47,9 +47,9 @@ class HeldByGroup(ABC):
 
     def add_many(self, subscriptions: Subscriptions) -> None:
         """See Placement."""
-        found = survey(subscriptions, self._namespaces)
-        self._members.check_new(found.ids)
-        self._enter(found)
+        facts = survey(subscriptions, self._namespaces)
+        self._members.check_new(facts.ids)
+        self._enter(facts)
 
     def add(self, id: str, query: str, *, namespaces: Mapping[str, str] | None = None) -> tuple[int, ...]:
         """See Placement."""
