@@ -14,7 +14,7 @@ RegexRun::RegexRun(Regex regex) : regex_(std::move(regex)) {
         for (const CharacterSet::Part& part : set.parts())
             if (part.begin > 128) cuts_.push_back(part.begin);
     std::ranges::sort(cuts_);
-    cuts_.erase(std::ranges::unique(cuts_).begin(), cuts_.end());
+    cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
     kinds_.assign(cuts_.size() * kind_count, no_class);
     members_.emplace_back();                             // the end of a value: in no set
     marks_.assign(regex_.program().size(), 0);
@@ -125,7 +125,7 @@ uint32_t RegexRun::follow(uint32_t number, uint32_t character_class, uint64_t& s
             if (members[instruction.first]) instructions.push_back(instruction.second);
         }
         std::ranges::sort(instructions);
-        instructions.erase(std::ranges::unique(instructions).begin(), instructions.end());
+        instructions.erase(std::unique(instructions.begin(), instructions.end()), instructions.end());
         if (!instructions.empty()) {
             if (bytes_ > bytes_max) {
                 forget();
