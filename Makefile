@@ -34,6 +34,8 @@ long:  ## run the full-size checks: hours of CPU time
 	@$(PYTHON) tools/mutants.py
 	@$(PYTHON) tools/mutants_python.py
 	@FUZZ_SECONDS=600 bash tools/fuzz.sh
+	@bash tools/wheels.sh
+	@bash tools/minimal_debian.sh wheel
 	@bash tools/minimal_debian.sh
 
 bench: setup  ## measure treecast and its peers; BENCH_ARGS are arguments

@@ -13,11 +13,11 @@ from bench.inputs import load_yfilter
 from bench.measure import Report, Seconds, clock, finish, median, options_of, run
 
 
-def command_time(arguments: list[str]) -> Seconds:
+def command_time(arguments: list[str], directory: str) -> Seconds:
     """Wall-clock time, and the CPU time of the process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "treecast", *arguments]
-    spent = clock(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
+    spent = clock(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=directory))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Seconds(spent.wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
 
@@ -33,11 +33,11 @@ def measure(report: Report, queries: list[str], documents: list[bytes], copies: 
             rows = csv.writer(file)
             rows.writerow(("id", "query"))
             rows.writerows((f"q{number}", query) for number, query in enumerate(queries))
-        arguments = ["match", "-s", str(subscriptions), "--quiet", str(place)]
+        arguments = ["match", "-s", str(subscriptions), "--quiet", place.name]
         output = Path(directory, "matches.tsv")
         name = f"treecast match, {copies * len(documents):,} files, {len(queries):,} queries"
         for target, options, bar in (("to nowhere", [], None), ("into a file", ["-o", str(output)], 4.0)):
-            spent = median([command_time([*arguments, *options]) for _ in range(repeats)])
+            spent = median([command_time([*arguments, *options], directory) for _ in range(repeats)])
             report.figure(f"{name}, {target}", spent.cpu, "s of CPU", bar=bar)
             report.figure(f"{name}, {target}", spent.wall, "s (wall)")
         report.figure("lines", output.stat().st_size / 2**20, "MiB")

@@ -34,41 +34,55 @@ def test_every_command_and_option_is_there(shell: str, capsys: pytest.CaptureFix
                 assert (f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}") in text or name in text
 
 
-def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "treecast.bash").write_text(script("bash", capsys))
-    (tmp_path / "my docs.xml").write_text("")
-    cases = {
-        "treecast rep": "replay",
-        "treecast match --form": "--format",
-        "treecast match --format j": "json",
-        "treecast match --format json -s x.csv --ent": "--entities",
-        "treecast check --format ": "text json",
-        "treecast selective pub": "publish",
-        "treecast token revoke --": "--help",
-        "treecast completion z": "zsh",
-        "treecast match my": "my docs.xml",
-        "treecast --ver": "--version",
-    }
-    lines = [". ./treecast.bash"]
-    for line in cases:
-        words = " ".join(f"'{word}'" for word in line.split(" "))
-        lines.append(f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=(); _treecast")
-        lines.append('echo "${COMPREPLY[*]}"')
-    done = subprocess.run(["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    for (line, expected), answer in zip(cases.items(), done.stdout.splitlines(), strict=True):
-        assert expected in answer, (line, answer)
-    assert done.stdout.splitlines()[0] == "replay"
+CASES = {
+    "treecast rep": ["replay"],
+    "treecast match --form": ["--format"],
+    "treecast match --format j": ["json"],
+    "treecast match --format json -s x.csv --ent": ["--entities"],
+    "treecast check --format ": ["json", "text"],
+    "treecast selective pub": ["publish"],
+    "treecast selective publish --u": ["--url"],
+    "treecast token revoke --": ["--data", "--help"],
+    "treecast completion z": ["zsh"],
+    "treecast match my": ["my docs.xml"],
+    "treecast --ver": ["--version"],
+}
+
+# Each prints what it offers for the words "$@", of which the last is being completed.
+BASH = """
+. ./script
+offers() {
+  COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _treecast
+  printf '%s;' "${COMPREPLY[@]}"; echo
+}"""
+ZSH = """
+compdef() { : }
+compadd() { shift; local one; for one in "$@"; do [[ $one == "$prefix"* ]] && print -rn -- "$one;"; done }
+_files() { compadd -- *(N) }
+. ./script
+offers() { words=("$@"); CURRENT=$#; prefix=${words[-1]}; _treecast; echo }"""
+FISH = """
+source ./script
+function offers
+  string join ';' -- (complete -C (string join ' ' -- $argv) | string replace -r '\\t.*' '')
+end"""
 
 
-@pytest.mark.parametrize(("shell", "flag"), [("zsh", "-n"), ("fish", "--no-execute")])
-def test_other_shells_can_read_it(
-    shell: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], leave_out: Callable[[str], None]
+@pytest.mark.parametrize(("shell", "start"), [("bash", BASH), ("zsh", ZSH), ("fish", FISH)])
+def test_shells_complete(
+    shell: str, start: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], leave_out: Callable[[str], None]
 ) -> None:
-    text = script(shell, capsys)
+    """bash and fish by their own means; zsh by the function that it calls, with what that tells the line editor."""
     if shutil.which(shell) is None:
         leave_out(f"the completion of {shell}: it is not installed")
         return
-    (tmp_path / "script").write_text(text)
-    done = subprocess.run([shell, flag, str(tmp_path / "script")], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    (tmp_path / "script").write_text(script(shell, capsys))
+    (tmp_path / "my docs.xml").write_text("")
+    lines = [start, *("offers " + " ".join(f"'{word}'" for word in line.split(" ")) for line in CASES)]
+    (tmp_path / "lines").write_text("\n".join(lines))
+    options = {"bash": [], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
+    command = [shell, *options, "lines"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    for (line, expected), answer in zip(CASES.items(), done.stdout.splitlines(), strict=True):
+        assert sorted(filter(None, answer.split(";"))) == expected, line

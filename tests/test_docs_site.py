@@ -20,8 +20,8 @@ MADE = {"reference/python.md", "reference/cli.md"}
 
 
 @pytest.fixture(scope="module")
-def hooks() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "tools" / "docs_hooks.py")
+def docs_pages() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_pages", ROOT / "tools" / "docs_pages.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -33,9 +33,9 @@ def navigation() -> list[str]:
     return re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", text.partition("\nnav:\n")[2], re.MULTILINE)
 
 
-def test_every_page_is_in_the_navigation_once(hooks: ModuleType) -> None:
+def test_every_page_is_in_the_navigation_once(docs_pages: ModuleType) -> None:
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
-    pages |= MADE | {f"project/{name}" for name in hooks.ROOT_PAGES}
+    pages |= MADE | {f"project/{name}" for name in docs_pages.ROOT_PAGES}
     assert sorted(navigation()) == sorted(pages)
 
 
@@ -46,20 +46,20 @@ def test_the_order_is_that_of_a_newcomer() -> None:
     assert navigation()[0] == "guide/index.md"
 
 
-def test_links_of_every_page_lead_to_a_file(hooks: ModuleType) -> None:
+def test_links_of_every_page_lead_to_a_file(docs_pages: ModuleType) -> None:
     """Files of the repository; that their anchors exist is checked when the site is built."""
     wrong = []
-    for page in (*DOCS.rglob("*.md"), *(ROOT / name for name in (*hooks.ROOT_PAGES, "README.md"))):
-        prose = "".join(hooks.FENCE.split(page.read_text("utf-8"))[::2])
-        for _, _, target in hooks.LINK.findall(re.sub(r"`[^`\n]*`", "", prose)):
+    for page in (*DOCS.rglob("*.md"), *(ROOT / name for name in (*docs_pages.ROOT_PAGES, "README.md"))):
+        prose = "".join(docs_pages.FENCE.split(page.read_text("utf-8"))[::2])
+        for _, _, target in docs_pages.LINK.findall(re.sub(r"`[^`\n]*`", "", prose)):
             path = target.partition("#")[0]
             if path and not re.match(r"[a-z]+:", path) and not (page.parent / path).exists():
                 wrong.append((page.name, target))
     assert wrong == []
 
 
-def test_links_are_rewritten_for_the_site(hooks: ModuleType) -> None:
-    rewrite = hooks.rewrite_links
+def test_links_are_rewritten_for_the_site(docs_pages: ModuleType) -> None:
+    rewrite = docs_pages.rewrite_links
     assert rewrite("[a](../papers.md#x)", "docs/guide/dht.md") == "[a](../papers.md#x)"
     assert rewrite("[a](docs/guide/cli.md)", "CONTRIBUTING.md") == "[a](../guide/cli.md)"
     assert rewrite("[a](../../CHANGELOG.md)", "docs/guide/cli.md") == "[a](../project/CHANGELOG.md)"
@@ -69,13 +69,13 @@ def test_links_are_rewritten_for_the_site(hooks: ModuleType) -> None:
     assert rewrite("```\n[a](nowhere.md)\n```", "docs/guide/cli.md") == "```\n[a](nowhere.md)\n```"
 
 
-def test_reference_has_every_public_name_and_verb(hooks: ModuleType) -> None:
+def test_reference_has_every_public_name_and_verb(docs_pages: ModuleType) -> None:
     import treecast
     from treecast.cli.entry import build_parser
 
-    pages = hooks.made_pages()
+    pages = docs_pages.made_pages()
     assert all(f"\n::: treecast.{name}\n" in pages["reference/python.md"] for name in treecast.__all__)
-    verbs = hooks.verbs_of(build_parser())
+    verbs = docs_pages.verbs_of(build_parser())
     assert {"match", "explain", "run", "up"} <= set(verbs)
     assert all(f"\n## {verb}\n" in pages["reference/cli.md"] for verb in verbs)
 

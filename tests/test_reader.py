@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from lxml import etree
@@ -17,6 +20,16 @@ def level(request: pytest.FixtureRequest) -> Iterator[None]:
     _native.testing.simd_force(request.param)
     yield
     _native.testing.simd_force(-1)
+
+
+def test_the_processor_is_recognised() -> None:
+    """As Linux does; BMI, POPCNT and LZCNT come with AVX2, and the parts of AVX-512 with each other."""
+    flags: set[str] = set()
+    if platform.machine() == "x86_64":
+        flags = set(re.findall(r"\w+", re.findall("^flags.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[0]))
+    avx2 = {"avx2", "bmi1", "bmi2", "popcnt", "abm"} <= flags
+    avx512 = avx2 and {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags
+    assert _native.testing.simd_best() == avx2 + avx512
 
 
 def test_columns() -> None:

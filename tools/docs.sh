@@ -19,6 +19,7 @@ if [ "$(cat "$home/group" 2>/dev/null)" != "$wanted" ]; then
     done
     echo "$wanted" >"$home/group"
 fi
-export NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true
-"$home/venv/bin/python" -m mkdocs build --quiet --strict --clean
+.venv/bin/python tools/docs_pages.py "$home/pages"
+rm -rf build/site
+"$home/venv/bin/zensical" build --clean --strict >"$home/log" 2>&1 || { cat "$home/log" >&2; exit 1; }
 echo "treecast: build/site/guide/index.html; to search in it: .venv/bin/python -m http.server --bind 127.0.0.1 --directory build/site"

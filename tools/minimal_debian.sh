@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
-# Does a clean clone work where there is nothing but make and git? Builds a minimal Debian 12 with debootstrap, clones this
-# checkout's HEAD into it, and runs `make demo` and `make test` as an ordinary user and as root. Needs root, on a Debian.
-# Java is missing at first. At the end it is hidden, to check that the other tests run and that the last line reports it.
+# Does treecast work on a minimal Debian 12, as debootstrap makes it? Needs root, on a Debian.
+#
+#   tools/minimal_debian.sh          a clean clone where there is nothing but make and git: `make demo` and `make test`
+#   tools/minimal_debian.sh wheel    the wheel of dist/ where there is nothing but Python: pip install and a first match
+#
+# The clone is of this checkout's HEAD; its commands run as an ordinary user and as root. Java is missing at first. At the end it
+# is hidden, to check that the other tests run and that the last line reports it. The wheel has 15 s, without any compiler.
 #
 # The Debian mirror, pip's configuration and the certificates are those that this machine itself uses, found out at run time.
 # What was seen goes to build/minimal-debian.md. All mounts live in a namespace of their own and vanish with it.
@@ -11,13 +15,18 @@ if [ "$(id -u)" != 0 ]; then
     echo "treecast: the minimal Debian needs root; run as root: bash tools/minimal_debian.sh" >&2
     exit 2
 fi
+part=${1:-clone}
+case $part in
+    clone) packages=make,git record=$PWD/build/minimal-debian.md ;;
+    wheel) packages=python3,python3-venv record=$PWD/build/minimal-debian-wheel.md ;;
+    *) echo "treecast: tools/minimal_debian.sh takes nothing, or wheel" >&2; exit 2 ;;
+esac
 bash tools/setup.sh debootstrap || exit $?
 if [ -z "${TREECAST_UNSHARED:-}" ]; then
-    TREECAST_UNSHARED=1 exec unshare --mount --propagation private bash tools/minimal_debian.sh
+    TREECAST_UNSHARED=1 exec unshare --mount --propagation private bash tools/minimal_debian.sh "$part"
 fi
 
 checkout=$PWD
-record=$PWD/build/minimal-debian.md
 logs=$PWD/build/minimal-debian
 world=$(mktemp -d "${TMPDIR:-/tmp}/treecast-debian.XXXXXX")
 mkdir -p "$logs"
@@ -63,7 +72,7 @@ paths_in() {    # the local paths that some settings name; of a file: index its 
 mirror=$(apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Created-By: Packages' |
     sed -n 's/^Debian [a-z]* //p' | head -n 1)
 echo "treecast: building a minimal Debian 12"
-debootstrap --variant=minbase --include=make,git bookworm "$world" "${mirror:?no Debian mirror in the apt sources}" \
+debootstrap --variant=minbase --include="$packages" bookworm "$world" "${mirror:?no Debian mirror in the apt sources}" \
     >"$logs/debootstrap.log" 2>&1 || { tail -n 20 "$logs/debootstrap.log" >&2; exit 1; }
 apt-config dump | grep -E '^Acquire::(https?|Check-Valid-Until|ForceIPv4|Retries)\b.*[^"]";$' \
     >"$world/etc/apt/apt.conf.d/90this-machine" || true
@@ -91,7 +100,12 @@ PY
 
 chroot "$world" useradd --create-home --shell /bin/bash someone
 for home in /root /home/someone; do
-    git clone --quiet --no-local "$checkout" "$world$home/treecast"
+    if [ "$part" = wheel ]; then
+        mkdir "$world$home/treecast"
+        cp dist/treecast-*-cp311-cp311-manylinux_*_"$(uname -m)".whl "$world$home/treecast/"
+    else
+        git clone --quiet --no-local "$checkout" "$world$home/treecast"
+    fi
 done
 chroot "$world" chown -R someone:someone /home/someone
 
@@ -125,6 +139,7 @@ try() {    # try USER EXPECTED-STATUS command…; late-2 expects the refusal of 
         [ -z "$(inside "$user" git status --porcelain --ignored)" ] || verdict="FAILED, something was created"
     fi
     [ "$verdict" = ok ] || failed=1
+    took=$((SECONDS - began))
     echo "treecast: as $user: $* -> status $status, $((SECONDS - began)) s: $verdict"
     {
         printf '\n## %d. As %s: `%s`\n\nStatus %d after %d s: %s\n\n```\n' \
@@ -135,6 +150,33 @@ try() {    # try USER EXPECTED-STATUS command…; late-2 expects the refusal of 
     } >>"$record"
     [ "$verdict" = ok ] || { tail -n 30 "$log" >&2; }
 }
+
+if [ "$part" = wheel ]; then
+    cat >"$world/home/someone/treecast/first.sh" <<'SH'
+set -eu
+! command -v cc c++ gcc g++ clang make
+python3 -m venv venv
+venv/bin/pip install --quiet --disable-pip-version-check --only-binary :all: treecast-*.whl
+venv/bin/python - <<'PY'
+import treecast
+
+index = treecast.Index()
+index.add("titles", "//item[@lang='en']/title")
+print("treecast", treecast.__version__, "matches", index.match(b"<news><item lang='en'><title/></item></news>"))
+PY
+SH
+    {
+        printf '# The wheel on a minimal Debian 12\n\n'
+        printf 'Made by `bash tools/minimal_debian.sh wheel` on %s: debootstrap, variant minbase, with python3 and python3-venv only.\n' \
+            "$(date +%Y-%m-%d)"
+        printf 'The wheel: %s. Load average at the start: %s.\n' \
+            "$(basename "$world"/home/someone/treecast/*.whl)" "$(cut -d' ' -f1-3 /proc/loadavg)"
+    } >"$record"
+    try someone 0 bash first.sh
+    [ "$took" -le 15 ] || { echo "treecast: the first match came after $took s; 15 are the limit" >&2; failed=1; }
+    echo "treecast: written to ${record#"$PWD"/}"
+    exit $failed
+fi
 
 {
     printf '# A clean clone on a minimal Debian 12\n\n'

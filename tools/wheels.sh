@@ -1,72 +1,131 @@
 #!/usr/bin/env bash
-# Builds wheels for any recent Linux in dist/: one for each Python from 3.11 on that is found here, or for those named.
+# Builds wheels in dist/ for any recent Linux, x86-64 and aarch64, on one machine, and tries in a clean venv each that can run here.
 #
-#   tools/wheels.sh                      every python3.11, python3.12, … on the PATH that has headers
-#   tools/wheels.sh /opt/py/bin/python   these
+#   tools/wheels.sh                       for every Python from 3.11 on that is found and has headers
+#   tools/wheels.sh /opt/py/bin/python …  for these
+#   TREECAST_TARGETS="x86_64-linux-musl" tools/wheels.sh
 #
-# libstdc++ and libgcc are linked into the module, so the age of glibc alone decides where a wheel runs. auditwheel reads which
-# of glibc's symbols it needs and gives the wheel its manylinux tag: the glibc of this machine, more or less. For an older one build in a
-# container that has it, and set TREECAST_PLATFORM (manylinux_2_28): more than that is then an error.
-# Each wheel is then installed in a clean venv whose PATH has no compiler, where it must match a document.
+# The compiler is zig's clang, from PyPI: it has the headers and symbols of every glibc, so the wheel does not need the one of this
+# machine, and it compiles for other processors. Its libc++ is linked into the module and not seen from outside.
+# A target is what zig calls so, with the version of glibc: that decides where a wheel runs. auditwheel reads the wheel's symbols,
+# gives it its tag, and fails where it needs more than that.
 #
-# Compilers and headers of another machine: CXX=aarch64-linux-gnu-g++ is not enough, because nanobind's stubs are made by importing the
-# module. An aarch64 wheel is built on such a machine, by the same command (.github/workflows/wheels.yml).
+# There is a wheel for Python 3.11, and one for the stable ABI that serves Python 3.12 and all later ones (docs/decisions.md). The core
+# knows nothing of Python and is compiled once for each target.
+#
+# A wheel for another processor is not tried here; tools/foreign_wheel.sh tries it under qemu.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 home=$PWD/build/wheels
-platform=auto
-[ -z "${TREECAST_PLATFORM:-}" ] || platform=${TREECAST_PLATFORM}_$(uname -m)
 log=$home/build.log
+here=$(uname -m)
+read -ra targets <<<"${TREECAST_TARGETS:-x86_64-linux-gnu.2.28 aarch64-linux-gnu.2.28}"
 mkdir -p "$home" dist
 : >"$log"
+unset CMAKE_CXX_COMPILER_LAUNCHER    # a cache of single files would compile them one by one
 
+fail() { tail -n 30 "$log" >&2; echo "treecast: $1; the whole log is in build/wheels/build.log" >&2; exit 1; }
+
+has_headers='import os, sys, sysconfig, venv
+assert sys.version_info >= (3, 11) and os.path.exists(sysconfig.get_path("include") + "/Python.h")'
 pythons=("$@")
 if [ ${#pythons[@]} -eq 0 ]; then
-    for name in python3.11 python3.12 python3.13 python3.14; do
-        if "$name" -c 'import os, sysconfig, venv; assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null; then
-            pythons+=("$name")
-        fi
+    for version in 3.11 3.12 3.13 3.14; do
+        for candidate in "python$version" /usr/bin/python$version "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python; do
+            "$candidate" -c "$has_headers" 2>/dev/null || continue
+            pythons+=("$candidate")
+            break
+        done
     done
 fi
+[ ${#pythons[@]} -gt 0 ] || { echo "treecast: no Python from 3.11 on with Python.h was found" >&2; exit 2; }
 
+# The compiler and auditwheel, in a venv of their own.
 wanted=$(.venv/bin/python tools/dependency_group.py release)
 if [ "$(cat "$home/group" 2>/dev/null)" != "$wanted" ]; then
-    rm -rf "$home/audit"
-    .venv/bin/python -m venv "$home/audit"
+    echo "treecast: installing the compiler and auditwheel in build/wheels"
+    rm -rf "$home/tools"
+    .venv/bin/python -m venv "$home/tools"
     # shellcheck disable=SC2086
-    "$home/audit/bin/python" -m pip install --quiet --disable-pip-version-check $wanted >>"$log" 2>&1
+    "$home/tools/bin/python" -m pip install --quiet --disable-pip-version-check $wanted >>"$log" 2>&1 || fail "pip failed"
     echo "$wanted" >"$home/group"
 fi
+zig=$(readlink -f "$home"/tools/lib/python*/site-packages/ziglang/zig)
+
+# The compiler of a target, as a command. Debian's pyconfig.h includes that of the processor from a folder which only Debian's
+# compilers search: these headers differ in nothing that an extension sees, so all processors get the one that is here. With -O2
+# from the first trial of CMake on, zig builds its libraries once and not a second time for debugging.
+make_compiler() {
+    local target=$1 include=$home/include triple
+    mkdir -p "$include"
+    for triple in x86_64-linux-gnu aarch64-linux-gnu; do
+        [ ! -d "/usr/include/$here-linux-gnu" ] || ln -sfn "/usr/include/$here-linux-gnu" "$include/$triple"
+    done
+    printf '#!/bin/sh\nexec "%s" c++ -target %s -O2 "$@" -idirafter "%s"\n' "$zig" "$target" "$include" >"$home/$target-c++"
+    chmod +x "$home/$target-c++"
+}
+
+# What a wheel for the target is called, in auditwheel's words.
+platform_of() {
+    local target=$1 machine=${1%%-*}
+    case $target in
+        *-gnu.*) echo "manylinux_$(sed 's/.*gnu\.//; s/\./_/' <<<"$target")_$machine" ;;
+        *-musl) echo "musllinux_1_2_$machine" ;;
+        *) echo "treecast: $target is no target of a wheel, such as x86_64-linux-gnu.2.28 or aarch64-linux-musl" >&2; exit 2 ;;
+    esac
+}
+
+# build TARGET PYTHON: a wheel in $raw/wheel. By itself zig keeps frame pointers and makes -O2 of -O3, which takes some percent more time.
+build() {
+    local target=$1 python=$2 machine=${1%%-*} kind=gnu suffix
+    local settings=(-C "build-dir=build/wheels/$target/{wheel_tag}" -C wheel.py-api=cp312 -C cmake.define.TREECAST_STATIC_RUNTIME=ON
+        -C "cmake.define.CMAKE_CXX_COMPILER=$home/$target-c++" -C cmake.define.CMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+        -C "cmake.define.CMAKE_CXX_FLAGS=-fomit-frame-pointer -Xclang -O3" -C "cmake.define.TREECAST_STUBS=$PWD/src/treecast/_native")
+    [ ! -f "$home/$target/core.a" ] || settings+=(-C "cmake.define.TREECAST_CORE=$home/$target/core.a")
+    [[ $target != *-musl ]] || kind=musl
+    suffix=.cpython-$("$python" -c 'import sys; print("%d%d" % sys.version_info[:2])')-$machine-linux-$kind.so
+    "$python" -m venv "$raw/venv"
+    _PYTHON_HOST_PLATFORM=linux-$machine SETUPTOOLS_EXT_SUFFIX=$suffix "$raw/venv/bin/python" -m pip wheel --verbose . --no-deps \
+        --wheel-dir "$raw/wheel" --disable-pip-version-check "${settings[@]}" >>"$log" 2>&1 || fail "the build for $target failed"
+    [ -f "$home/$target/core.a" ] || cp "$home/$target"/cp*/libtreecast_core.a "$home/$target/core.a"
+}
 
 # The first match, by somebody who has nothing: no compiler on the PATH, no packages but those that pip fetches.
 try() {
     local python=$1 wheel=$2 place began=$EPOCHREALTIME
     place=$(mktemp -d)
     "$python" -m venv "$place/venv"
-    "$place/venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "$wheel" >>"$log" 2>&1
+    "$place/venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "$wheel" >>"$log" 2>&1 ||
+        fail "${wheel##*/} cannot be installed for $("$python" --version)"
     (cd "$place" && env -i PATH="$place/venv/bin" "$place/venv/bin/python" -c '
 import treecast
 index = treecast.Index()
 index.add("titles", "//item[@lang=\"en\"]/title")
 assert index.match(b"<news><item lang=\"en\"><title/></item></news>") == ["titles"]
-') || { echo "treecast: ${wheel##*/} does not match in a clean venv" >&2; return 1; }
+') >>"$log" 2>&1 || fail "${wheel##*/} does not match in a clean venv"
     rm -rf "$place"
-    .venv/bin/python -c "print('treecast: ${wheel##*/}: installed, first match after %.1f s' % ($EPOCHREALTIME - $began))"
+    .venv/bin/python -c "print('treecast: ${wheel##*/}: $("$python" --version): installed, first match after %.1f s' % ($EPOCHREALTIME - $began))"
 }
 
-for python in "${pythons[@]}"; do
-    echo "treecast: building a wheel for $("$python" --version) (log: build/wheels/build.log)"
-    raw=$(mktemp -d "$home/raw.XXXXXX")
-    # A build of its own: the one of `make setup` links the libraries of this machine.
-    "$python" -m venv "$raw/venv"
-    "$raw/venv/bin/python" -m pip wheel --verbose . --no-deps --wheel-dir "$raw/wheel" --disable-pip-version-check \
-        -C "build-dir=build/wheels/{wheel_tag}" -C cmake.define.TREECAST_STATIC_RUNTIME=ON >>"$log" 2>&1 ||
-        { tail -n 30 "$log" >&2; exit 1; }
-    PATH="$home/audit/bin:$PATH" "$home/audit/bin/python" -m auditwheel repair --plat "$platform" --wheel-dir "$raw/repaired" \
-        "$raw"/wheel/*.whl >>"$log" 2>&1 || { tail -n 5 "$log" >&2; exit 1; }
-    for wheel in "$raw"/repaired/*.whl; do
-        try "$python" "$wheel"
-        mv "$wheel" dist/
+for target in "${targets[@]}"; do
+    platform=$(platform_of "$target")
+    make_compiler "$target"
+    rm -rf "${home:?}/$target"
+    stable=""
+    for python in "${pythons[@]}"; do
+        wheel=$stable
+        if [ -z "$wheel" ]; then
+            echo "treecast: building for $("$python" --version), $target (log: build/wheels/build.log)"
+            raw=$(mktemp -d "$home/raw.XXXXXX")
+            build "$target" "$python"
+            PATH="$home/tools/bin:$PATH" "$home/tools/bin/python" -m auditwheel repair --plat "$platform" --wheel-dir "$raw/repaired" \
+                "$raw"/wheel/*.whl >>"$log" 2>&1 || fail "auditwheel refuses the wheel for $target"
+            wheel=dist/$(basename "$raw"/repaired/*.whl)
+            mv "$raw"/repaired/*.whl "$wheel"
+            rm -rf "$raw"
+            [[ $wheel != *-abi3-* ]] || stable=$wheel
+            [[ $target == "$here"-linux-gnu* ]] || echo "treecast: ${wheel##*/}: built; tools/foreign_wheel.sh tries it"
+        fi
+        [[ $target != "$here"-linux-gnu* ]] || try "$python" "$wheel"
     done
-    rm -rf "$raw"
 done

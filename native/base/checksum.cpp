@@ -92,11 +92,6 @@ TREECAST_CLMUL uint32_t multiply(const char* data, size_t size, uint32_t rest) {
     return look_up(data, size, look_up(folded, sizeof folded, 0));
 }
 
-bool multiplies() {
-    static const bool can = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-    return can && simd_level() != Simd::scalar;
-}
-
 #endif
 
 }  // namespace
@@ -105,7 +100,7 @@ uint32_t crc32_scalar(std::string_view data, uint32_t before) { return ~look_up(
 
 uint32_t crc32(std::string_view data, uint32_t before) {
 #if TREECAST_X86
-    if (data.size() >= 64 && multiplies()) return ~multiply(data.data(), data.size(), ~before);
+    if (data.size() >= 64 && multiplies_carry_less()) return ~multiply(data.data(), data.size(), ~before);
 #endif
     return crc32_scalar(data, before);
 }

@@ -2,23 +2,71 @@
 #include "base/cpu.hpp"
 
 #include <atomic>
+#include <cstdint>
+#if TREECAST_X86
+#include <cpuid.h>
+#endif
 
 namespace treecast {
 
 namespace {
+
 std::atomic<int> forced{-1};
+
+#if TREECAST_X86
+
+// What the processor has and the system saves. By CPUID itself: __builtin_cpu_supports needs a table that not every compiler's
+// runtime has.
+struct Processor {
+    bool carry_less = false, avx2 = false, avx512 = false;
+
+    Processor() {
+        unsigned basic = 0, extended = 0, more = 0, rest = 0;
+        if (!__get_cpuid(1, &rest, &rest, &basic, &rest)) return;
+        carry_less = has(basic, 1) && has(basic, 19);   // PCLMULQDQ, SSE4.1
+        if (!has(basic, 27)) return;                    // OSXSAVE: the system says which registers it saves
+        uint64_t saved = registers_saved();
+        if (!__get_cpuid_count(7, 0, &rest, &extended, &rest, &rest)) return;
+        if (!__get_cpuid(0x80000001, &rest, &rest, &more, &rest)) return;
+        // AVX2, BMI1, BMI2, POPCNT and LZCNT; registers XMM and YMM
+        avx2 = (saved & 0x6) == 0x6 && has(extended, 5) && has(extended, 3) && has(extended, 8) && has(basic, 23) && has(more, 5);
+        // F, DQ, BW and VL; the masks and registers ZMM besides
+        avx512 = avx2 && (saved & 0xe6) == 0xe6 && has(extended, 16) && has(extended, 17) && has(extended, 30) && has(extended, 31);
+    }
+
+private:
+    static bool has(unsigned flags, int bit) { return flags >> bit & 1; }
+
+    static uint64_t registers_saved() {
+        uint32_t low, high;
+        asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+        return static_cast<uint64_t>(high) << 32 | low;
+    }
+};
+
+const Processor& processor() {
+    static const Processor detected;
+    return detected;
 }
+
+#endif
+
+}  // namespace
 
 // BMI2 is required together with AVX2, because the machines need PEXT.
 Simd simd_best() {
 #if TREECAST_X86
-    static const bool fits = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-                             __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
-    static const bool wide = fits && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    return wide ? Simd::avx512 : fits ? Simd::avx2 : Simd::scalar;
+    return processor().avx512 ? Simd::avx512 : processor().avx2 ? Simd::avx2 : Simd::scalar;
 #else
     return Simd::scalar;
+#endif
+}
+
+bool multiplies_carry_less() {
+#if TREECAST_X86
+    return processor().carry_less && simd_level() != Simd::scalar;
+#else
+    return false;
 #endif
 }
 

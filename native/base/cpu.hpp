@@ -3,12 +3,13 @@
 
 namespace treecast {
 
-// avx2 also means BMI1, BMI2 and POPCNT; avx512 is all of that, and the parts F, BW, DQ and VL of AVX-512.
+// avx2 also means BMI1, BMI2, POPCNT and LZCNT; avx512 is all of that, and the parts F, BW, DQ and VL of AVX-512.
 enum class Simd : int { scalar = 0, avx2 = 1, avx512 = 2 };
 
 Simd simd_best();            // what this processor can do
 Simd simd_level();           // what is in force: simd_best(), unless forced
 void simd_force(int level);  // -1: automatic again; more than simd_best() is ignored
+bool multiplies_carry_less();  // PCLMULQDQ, unless scalar is forced
 
 }  // namespace treecast
 

@@ -3,6 +3,7 @@
 
 #include "base/failure.hpp"
 #include "bindings/bindings_gil.hpp"
+#include "bindings/bindings_python.hpp"
 #include "document/reader.hpp"
 
 #include <nanobind/nanobind.h>

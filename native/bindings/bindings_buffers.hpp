@@ -4,7 +4,6 @@
 #include "bindings/bindings.hpp"
 #include "bindings/bindings_document.hpp"
 
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -25,9 +24,9 @@ public:
         // A tuple of its own: the sequence may change while buffers are requested.
         given_ = nb::steal(PySequence_Tuple(documents.ptr()));
         if (!given_.is_valid()) throw nb::python_error();
-        Py_ssize_t count = PyTuple_GET_SIZE(given_.ptr());
+        Py_ssize_t count = tuple_size(given_.ptr());
         views_.reserve(static_cast<size_t>(count));
-        for (Py_ssize_t i = 0; i < count; ++i) add(PyTuple_GET_ITEM(given_.ptr(), i));
+        for (Py_ssize_t i = 0; i < count; ++i) add(tuple_item(given_.ptr(), i));
     }
     explicit Buffers(nb::handle document) : given_(nb::borrow(document)) { add(document.ptr()); }
     Buffers(const Buffers&) = delete;
@@ -51,9 +50,9 @@ private:
         std::string_view view() const { return {static_cast<const char*>(buffer_.buf), static_cast<size_t>(buffer_.len)}; }
         bool never_changes() const {
             PyObject* owner = buffer_.obj;
-            if (PyMemoryView_Check(owner)) owner = PyMemoryView_GET_BASE(owner);
+            if (PyMemoryView_Check(owner)) owner = memoryview_owner(owner);
             if (!owner) return false;                    // memory that no object owns
-            return PyBytes_Check(owner) || (buffer_.readonly && !std::strcmp(Py_TYPE(owner)->tp_name, "pyarrow.lib.Buffer"));
+            return PyBytes_Check(owner) || (buffer_.readonly && has_type(owner, "pyarrow.lib", "Buffer"));
         }
 
     private:
@@ -62,7 +61,7 @@ private:
 
     void add(PyObject* document) {
         if (PyBytes_Check(document)) {                   // held by given_
-            views_.push_back({{PyBytes_AS_STRING(document), static_cast<size_t>(PyBytes_GET_SIZE(document))}});
+            views_.push_back({bytes_view(document)});
             return;
         }
         if (nb::isinstance<HeldDocument>(nb::handle(document))) {     // likewise, and it never changes

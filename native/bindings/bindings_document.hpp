@@ -48,7 +48,7 @@ public:
 
 private:
     std::string_view data_view() const {
-        return {PyBytes_AS_STRING(data_.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(data_.ptr()))};
+        return bytes_view(data_.ptr());
     }
     mutable nb::object data_;
     std::unique_ptr<KeptDocument> kept_;

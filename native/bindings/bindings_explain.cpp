@@ -39,16 +39,29 @@ Query read_query(std::string_view text, const Pairs& namespaces, bool ordered, M
     return query;
 }
 
+// A document, read here unless it is read already, and an evaluator of it that keeps to the limit of work.
+class EvaluatedDocument {
+    Reader reader_;
+
+public:
+    EvaluatedDocument(nb::handle given, const Limits& limits, const EntityTexts* entities = nullptr)
+        : reader_(limits, entities ? entities->texts : nullptr),
+          document(nb::isinstance<HeldDocument>(given) ? *nb::cast<const HeldDocument&>(given)
+                                                       : reader_.read(view(nb::cast<nb::bytes>(given)))) {
+        evaluator.begin(document);
+        evaluator.allow(work_max(document, limits.work_per_item_max));
+    }
+
+    const Document& document;
+    Evaluator evaluator;
+};
+
 // The steps that deciding takes; fails if that is more than the limit allows.
 uint64_t work(const nb::bytes& document, const nb::bytes& query, const Pairs& namespaces, bool ordered, const Limits& limits) {
     Query parsed = read_query(view(query), namespaces, ordered);
-    Reader reader(limits);
-    const Document& read = reader.read(view(document));
-    Evaluator evaluator;
-    evaluator.begin(read);
-    evaluator.allow(work_max(read, limits.work_per_item_max));
-    evaluator.satisfies(parsed, ordered);
-    return evaluator.looked_at;
+    EvaluatedDocument opened(document, limits);
+    opened.evaluator.satisfies(parsed, ordered);
+    return opened.evaluator.looked_at;
 }
 
 bool satisfies(const nb::bytes& document, const nb::bytes& query, const Pairs& namespaces, bool ordered) {
@@ -209,14 +222,9 @@ nb::tuple explain(const nb::object& document, const nb::bytes& query, const Pair
                   const Limits& limits, const EntityTexts* entities) {
     Matching matching;
     Query parsed = read_query(view(query), namespaces, ordered, &matching);
-    Reader reader(limits, entities ? entities->texts : nullptr);
-    bool is_read = nb::isinstance<HeldDocument>(document);
-    const Document& read = is_read ? *nb::cast<const HeldDocument&>(document) : reader.read(view(nb::cast<nb::bytes>(document)));
-    Evaluator evaluator;
-    evaluator.begin(read);
-    evaluator.allow(work_max(read, limits.work_per_item_max));
-    Explanation explanation = Explainer(evaluator).explain(parsed, ordered);
-    return Teller(read, parsed, matching.origins, view(query)).tell(explanation);
+    EvaluatedDocument opened(document, limits, entities);
+    Explanation explanation = Explainer(opened.evaluator).explain(parsed, ordered);
+    return Teller(opened.document, parsed, matching.origins, view(query)).tell(explanation);
 }
 
 // Where everything is that a query selects, as far as `places_max`, with the strings of expressions there. Asked as a filter,
@@ -230,17 +238,12 @@ nb::list places(const nb::object& document, const nb::bytes& query, const std::v
     Query parsed = read_query(text, namespaces, false);
     if (parsed.selection() == no_term) raise(Failure(Family::query, "TC118", "a condition selects nothing"), view(query));
     const Term& filter = parsed.term(parsed.selection());
-    Reader reader(limits, entities ? entities->texts : nullptr);
-    bool is_read = nb::isinstance<HeldDocument>(document);
-    const Document& read = is_read ? *nb::cast<const HeldDocument&>(document) : reader.read(view(nb::cast<nb::bytes>(document)));
-    Evaluator evaluator;
-    evaluator.begin(read);
-    evaluator.allow(work_max(read, limits.work_per_item_max));
-    Terms& terms = evaluator.open_terms(parsed);
+    EvaluatedDocument opened(document, limits, entities);
+    Terms& terms = opened.evaluator.open_terms(parsed);
     Terms::Set items;
     terms.items(filter.first, {}, items);
     if (items.size() > places_max) items.resize(places_max);
-    Places places(read);
+    Places places(opened.document);
     nb::list found;
     for (uint32_t item : items) {
         Place place = places.find(terms.table(), item);

@@ -44,7 +44,7 @@ public:
                     Py_INCREF(kept = text);
                 }
             }
-            PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), text);
+            set_list_item(list, static_cast<Py_ssize_t>(i), text);
         }
         return out;
     }

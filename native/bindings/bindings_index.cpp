@@ -26,7 +26,7 @@ namespace {
 // The text of a str without a copy: CPython caches its UTF-8, which is valid as long as the object.
 std::string_view utf8(nb::handle text, const char* what) {
     if (!PyUnicode_Check(text.ptr())) {
-        PyErr_Format(PyExc_TypeError, "%s is a str, not %.80s", what, Py_TYPE(text.ptr())->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s is a str, not %.80s", what, nb::inst_name(text).c_str());
         throw nb::python_error();
     }
     Py_ssize_t size;
@@ -62,8 +62,8 @@ std::vector<Item> items_of(nb::list pairs, nb::list settings) {
     std::vector<Item> items;
     items.reserve(pairs.size());
     for (nb::handle pair : pairs) {
-        if (!PyTuple_Check(pair.ptr()) || PyTuple_GET_SIZE(pair.ptr()) != 2) throw nb::type_error("subscriptions are (id, query) pairs");
-        items.push_back({utf8(PyTuple_GET_ITEM(pair.ptr(), 0), "an id"), utf8(PyTuple_GET_ITEM(pair.ptr(), 1), "a query"),
+        if (!PyTuple_Check(pair.ptr()) || tuple_size(pair.ptr()) != 2) throw nb::type_error("subscriptions are (id, query) pairs");
+        items.push_back({utf8(tuple_item(pair.ptr(), 0), "an id"), utf8(tuple_item(pair.ptr(), 1), "a query"),
                          &nb::cast<const Settings&>(settings[items.size()])});
     }
     return items;

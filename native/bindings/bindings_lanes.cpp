@@ -86,7 +86,7 @@ RenderedColumns rendered_columns(const DeliveryBatch& batch) {
 nb::tuple join_bodies(const BatchBodies& made) {
     nb::object data = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(made.bytes)));
     if (!data.is_valid()) throw nb::python_error();
-    char* to = PyBytes_AS_STRING(data.ptr());
+    char* to = bytes_data(data.ptr());
     std::vector<size_t> ends;
     size_t size = 0;
     for (std::string_view body : made.bodies) {

@@ -62,7 +62,7 @@ nb::tuple route_forms(Index& index, const std::vector<nb::bytes>& forms, bool is
         form.is_text = is_text || is_original;
         if (is_text) data[i] = forms[i];
         if (is_original) data[i] = nb::bytes(form.bytes.data() + 1, form.bytes.size() - 1);
-        if (form.is_text) form.text = {PyBytes_AS_STRING(data[i].ptr()), static_cast<size_t>(PyBytes_GET_SIZE(data[i].ptr()))};
+        if (form.is_text) form.text = bytes_view(data[i].ptr());
     }
     std::vector<uint64_t> answers(forms.size(), found);
     std::vector<std::unique_ptr<KeptDocument>> documents(forms.size());

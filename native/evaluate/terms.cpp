@@ -93,10 +93,18 @@ bool Terms::truth(uint32_t index, const Context& context) {
     return compute(index, context).is_true();
 }
 
+// PERF: bench/language.py. Most operands are short: no set and no result is made for them.
 double Terms::number(uint32_t index, const Context& context) {
     const Term& term = query_->term(index);
     if (term.kind == TermKind::number) return query_->value(term.value).number;
-    if (is_fixed(term) && term.type == TermType::number) return kept(index, context).number;
+    if (is_fixed(term)) {
+        if (term.type == TermType::number) return kept(index, context).number;
+    } else if (term.kind == TermKind::arithmetic) {
+        spend(1);
+        return arithmetic(term, context);
+    } else if (uint32_t item; term.kind == TermKind::path && first_item(term, context, item)) {
+        return item == none ? std::numeric_limits<double>::quiet_NaN() : number_of(item);
+    }
     Result result = value(index, context);
     switch (result.type) {
         case TermType::number: return result.number;
@@ -109,7 +117,32 @@ double Terms::number(uint32_t index, const Context& context) {
     return 0;
 }
 
+// From the left: a - b - c is (a - b) - c.
+double Terms::arithmetic(const Term& term, const Context& context) {
+    double total = number(term.first, context);
+    for (uint32_t at = query_->term(term.first).next; at != no_term; at = query_->term(at).next) {
+        const double operand = number(at, context);
+        switch (query_->term(at).sign) {
+            case Sign::plus: total += operand; break;
+            case Sign::minus: total -= operand; break;
+            case Sign::times: total *= operand; break;
+            case Sign::div: total /= operand; break;
+            case Sign::mod: total = std::fmod(total, operand); break;
+        }
+    }
+    return total;
+}
+
 void Terms::string(uint32_t index, const Context& context, std::string& out) {
+    const Term& term = query_->term(index);
+    if (term.kind == TermKind::literal) {
+        out += query_->view(query_->value(term.value).text);
+        return;
+    }
+    if (uint32_t item; term.kind == TermKind::path && !is_fixed(term) && first_item(term, context, item)) {
+        if (item != none) append_string(item, out);
+        return;
+    }
     Result result = value(index, context);
     switch (result.type) {
         case TermType::string: out += result.string; break;
@@ -158,22 +191,7 @@ Terms::Result Terms::compute(uint32_t index, const Context& context) {
             break;
         case TermKind::comparison: result.boolean = compare(term, context); break;
         case TermKind::negative: result.number = -number(term.first, context); break;
-        case TermKind::arithmetic:
-            for (uint32_t at = term.first; at != no_term; at = query_->term(at).next) {
-                double operand = number(at, context);
-                if (at == term.first) {
-                    result.number = operand;
-                    continue;
-                }
-                switch (query_->term(at).sign) {
-                    case Sign::plus: result.number += operand; break;
-                    case Sign::minus: result.number -= operand; break;
-                    case Sign::times: result.number *= operand; break;
-                    case Sign::div: result.number /= operand; break;
-                    case Sign::mod: result.number = std::fmod(result.number, operand); break;
-                }
-            }
-            break;
+        case TermKind::arithmetic: result.number = arithmetic(term, context); break;
         case TermKind::union_: {
             Set part;
             for (uint32_t at = term.first; at != no_term; at = query_->term(at).next) {

@@ -72,7 +72,11 @@ private:
     Result compute(uint32_t term, const Context& context);
     const Result& kept(uint32_t term, const Context& context);
 
+    double arithmetic(const Term& term, const Context& context);
+
     // terms_path.cpp
+    // The first item of a path of one plain step, or none. False: it is another path.
+    bool first_item(const Term& path, const Context& context, uint32_t& out);
     void path(const Term& term, const Context& context, Set& out);
     void step(uint32_t index, const Set& contexts, Set& out);
     void step_by_context(uint32_t index, const Set& contexts, Set& out);

@@ -29,10 +29,19 @@ bool is_equality(Relation relation) { return relation == Relation::eq || relatio
 
 // From the left: a = b = c compares the result of a = b with c.
 bool Terms::compare(const Term& comparison, const Context& context) {
-    const uint32_t second = query_->term(comparison.first).next;
-    const bool two = query_->term(second).next == no_term;
-    if (two && query_->term(comparison.first).type == TermType::number && query_->term(second).type == TermType::number)
-        return related(static_cast<Relation>(query_->term(second).relation), number(comparison.first, context), number(second, context));
+    const uint32_t first = comparison.first, second = query_->term(first).next;
+    const TermType one = query_->term(first).type, other = query_->term(second).type;
+    auto is_plain = [](TermType type) { return type == TermType::number || type == TermType::string; };
+    if (query_->term(second).next == no_term && is_plain(one) && is_plain(other)) {         // no sets
+        const auto relation = static_cast<Relation>(query_->term(second).relation);
+        if (!is_equality(relation) || one == TermType::number || other == TermType::number)
+            return related(relation, number(first, context), number(second, context));
+        std::string left, right;
+        string(first, context, left);
+        string(second, context, right);
+        spend(left.size() / 32);
+        return related(relation, left, right);
+    }
     Result left = value(comparison.first, context);
     for (uint32_t at = query_->term(comparison.first).next; at != no_term; at = query_->term(at).next) {
         Result right = value(at, context);

@@ -65,6 +65,29 @@ void Terms::path(const Term& term, const Context& context, Set& out) {
     }
 }
 
+bool Terms::first_item(const Term& term, const Context& context, uint32_t& out) {
+    if (term.absolute || term.first != no_term || term.variable != no_term || term.predicates != no_term) return false;
+    table();
+    out = context.item;
+    if (term.steps == no_term) return true;
+    const TermStep& step = query_->term_step(term.steps);
+    const bool is_near = step.axis == TermAxis::child || step.axis == TermAxis::attribute || step.axis == TermAxis::self || step.axis == TermAxis::parent;
+    if (!is_near || step.next != no_term || step.predicates != no_term) return false;
+    const uint32_t name = name_of(term.steps);
+    const bool is_named = step.test == TermTest::name || step.test == TermTest::any_namespace;
+    out = none;
+    if (is_named && name == none) return true;
+    const uint32_t item = context.item;
+    const bool below = step.axis == TermAxis::child, beside = step.axis == TermAxis::attribute;
+    uint32_t at = below ? table_.content(item) : beside ? item + 1 : step.axis == TermAxis::self ? item : item ? table_.parent(item) : none;
+    const uint32_t end = below ? table_.end(item) : beside ? table_.content(item) : at == none ? at : at + 1;
+    uint64_t looked = 1;
+    for (; at < end && out == none; at = below ? table_.end(at) : at + 1, ++looked)
+        if (fits(step, name, at)) out = at;
+    spend(looked);
+    return true;
+}
+
 // Whether a set has anything in it. The last step of a plain path ends at its first item.
 bool Terms::has(uint32_t index, const Context& context) {
     return !value(index, context).items.empty();

@@ -54,15 +54,35 @@ uint64_t SetPool::bytes() const {
     return sets_.capacity() * sizeof(Set) + slots_.bytes() + indexes_.bytes() + masks_.bytes();
 }
 
+// At most half of the table is used: what is not there is noticed at once.
+void LazyTransitions::set(uint32_t state, uint32_t symbol, uint64_t value) {
+    if (2 * (used_ + 1) > entries_.size()) {
+        std::vector<Entry> old(2 * entries_.size());
+        old.swap(entries_);
+        mask_ = entries_.size() - 1;
+        for (const Entry& entry : old) {
+            if (!entry.key) continue;
+            size_t at = place(entry.key);
+            while (entries_[at].key) at = (at + 1) & mask_;
+            entries_[at] = entry;
+        }
+    }
+    const uint64_t key = key_of(state, symbol);
+    size_t at = place(key);
+    while (entries_[at].key && entries_[at].key != key) at = (at + 1) & mask_;
+    used_ += !entries_[at].key;
+    entries_[at] = {key, value};
+}
+
 Lazy::Lazy(std::shared_ptr<const Machine> machine) : machine_(std::move(machine)) {
     resolve({}, none, true);                    // symbol 0: fires nothing
     if (machine_->has_text()) text_symbol_ = resolve({}, label_text, false);
     reset();
 }
 
-// What the limit counts: sets, rows, states and the table of states.
+// What the limit counts: sets, transitions, states and the table of states.
 uint64_t Lazy::bytes() const {
-    return pool_->bytes() + rows_->bytes() + states_.capacity() * sizeof(State) + state_slots_.bytes();
+    return pool_->bytes() + transitions_->bytes() + states_.capacity() * sizeof(State) + state_slots_.bytes();
 }
 
 // Symbols themselves stay: they consist of labels, which do not depend on the numbers that a reader gives to names.
@@ -89,10 +109,10 @@ uint32_t Lazy::resolve(std::span<const uint32_t> labels, uint32_t any, bool elem
     return found->second;
 }
 
-// Drops everything that was learned. Rows and sets are in arenas, so this frees a few large pieces, not many small ones.
+// Drops everything that was learned. Sets are in arenas, so this frees a few large pieces, not many small ones.
 void Lazy::reset() {
     pool_ = std::make_unique<SetPool>();
-    rows_ = std::make_unique<Arena<uint64_t>>();
+    transitions_ = std::make_unique<LazyTransitions>();
     states_.assign(1, State{});
     state_slots_.reset();
     intern_state(0, 0);                         // number 1: dead
@@ -118,20 +138,6 @@ uint32_t Lazy::intern_state(uint32_t descend, uint32_t fresh) {
     return number;
 }
 
-// Rows grow on demand: most states meet few of all symbols. An outgrown row stays in the arena until tidy().
-void Lazy::set_entry(uint32_t state, uint32_t symbol, uint64_t value) {
-    State& s = states_[state];
-    if (symbol >= s.width) {
-        uint32_t width = std::max<uint32_t>({symbol + 1, s.width * 2, std::min<uint32_t>(symbols_.size(), 64)});
-        uint64_t* row = rows_->take(width);
-        std::copy(s.row, s.row + s.width, row);
-        std::fill(row + s.width, row + width, 0);
-        s.row = row;
-        s.width = width;
-    }
-    s.row[symbol] = value;
-}
-
 // Takes one step of the NFA, and remembers it as a transition. Returns 0 if the cache is full.
 uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
     if (full_ || bytes() > bytes_max_) {
@@ -154,7 +160,7 @@ uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
     }
     uint32_t target = intern_state(descend, pool_->intern(fresh_.view()));
     uint64_t value = uint64_t(target) << 32 | pool_->intern(accept_.view());
-    set_entry(state, symbol, value);
+    transitions_->set(state, symbol, value);
     return value;
 }
 
@@ -168,7 +174,7 @@ uint64_t Lazy::miss_childless(uint32_t state, uint32_t symbol) {
     Interrupt::check(nanoseconds_per_step);
     machine_->answers(pool_->view(states_[state].descend), pool_->view(states_[state].fresh), symbol_labels(symbol), accept_, scratch_);
     uint64_t value = uint64_t(deferred) << 32 | pool_->intern(accept_.view());
-    set_entry(state, symbol, value);
+    transitions_->set(state, symbol, value);
     return value;
 }
 
@@ -210,10 +216,9 @@ void Lazy::visit_elements(const Document& document, NameResolver& names, Element
 // else. So the transition of an element some way ahead is on its way while this one is looked at, if the state of its parent is known.
 void Lazy::expect(const Document& document, size_t element, size_t done) const {
     if (element >= document.elements() || document.parent[element] >= done) return;
-    const uint32_t name = document.name[element], state = state_of_[document.parent[element]];
-    if (state >= states_.size() || name >= element_symbols_.size()) return;       // below what was skipped it is that of another document
-    const State& above = states_[state];
-    if (element_symbols_[name] < above.width) __builtin_prefetch(above.row + element_symbols_[name]);
+    // Below what was skipped the state is that of another document, which does no harm.
+    if (const uint32_t name = document.name[element]; name < element_symbols_.size())
+        transitions_->expect(state_of_[document.parent[element]], element_symbols_[name]);
 }
 
 // Returns the first element that was not processed: past the last one, unless the cache is full.
@@ -230,7 +235,7 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
         uint32_t state = i ? state_of_[document.parent[i]] : start_;
         uint32_t symbol = element_symbol(document.name[i], names);
         ++steps_;
-        uint64_t transition = entry(state, symbol);
+        uint64_t transition = transitions_->find(state, symbol);
         const bool is_childless = document.size[i] == 1 && !attributes && !texts;
         if (is_childless) {
             if (!transition && !(transition = miss_childless(state, symbol))) return accept_reached(out), i;
@@ -253,12 +258,12 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
             for (size_t a = document.attribute_begin[i]; a < document.attribute_end(i); ++a) {
                 uint32_t attribute = attribute_symbol(document.attribute_name[a], names);
                 if (attribute == none) continue;
-                transition = entry(target, attribute);
+                transition = transitions_->find(target, attribute);
                 if (!transition && !(transition = miss(target, attribute))) return accept_reached(out), i;
                 reach(static_cast<uint32_t>(transition));
             }
         if (texts && has_text[i]) {
-            transition = entry(target, text_symbol_);
+            transition = transitions_->find(target, text_symbol_);
             if (!transition && !(transition = miss(target, text_symbol_))) return accept_reached(out), i;
             reach(static_cast<uint32_t>(transition));
         }
@@ -289,7 +294,7 @@ void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AnswerBits& 
     frame.serial = ++frame_serial_;
     // Cached transitions are still used. From such an entry on, the frame is in a known state again.
     if (above.state) {
-        if (uint64_t found = entry(above.state, symbol); found && found >> 32 != deferred) {
+        if (uint64_t found = transitions_->find(above.state, symbol); found && found >> 32 != deferred) {
             frame.state = static_cast<uint32_t>(found >> 32);
             frame.descend = pool_->view(states_[frame.state].descend);
             frame.fresh = pool_->view(states_[frame.state].fresh);
@@ -319,7 +324,7 @@ void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AnswerBits& 
 // Attributes and texts have nothing below them, so only what they accept matters.
 void Lazy::peek(const Frame& frame, uint32_t symbol, AnswerBits& out) {
     if (frame.state)
-        if (uint64_t found = entry(frame.state, symbol)) return accept(static_cast<uint32_t>(found), out);
+        if (uint64_t found = transitions_->find(frame.state, symbol)) return accept(static_cast<uint32_t>(found), out);
     machine_->step(frame.descend, frame.fresh, symbol_labels(symbol), fresh_, accept_, descend_, scratch_);
     out.add(accept_.view());
 }
@@ -382,7 +387,7 @@ void Lazy::tidy() {
 // Copies the states that were visited often enough into a new cache, with the transitions between them.
 void Lazy::keep_visited(uint32_t visits_min) {
     std::unique_ptr<SetPool> old_pool = std::move(pool_);
-    std::unique_ptr<Arena<uint64_t>> old_rows = std::move(rows_);
+    std::unique_ptr<LazyTransitions> old_transitions = std::move(transitions_);
     std::vector<State> old_states = std::move(states_);
     reset();
     // Old number -> new number; 0: dropped. Two passes, because a transition may lead to a state with a higher number.
@@ -395,16 +400,11 @@ void Lazy::keep_visited(uint32_t visits_min) {
         states_[kept[s]].visits = state.visits;
         states_[kept[s]].document = 0;
     }
-    for (uint32_t s = 1; s < old_states.size(); ++s) {
-        const State& state = old_states[s];
-        if (!kept[s]) continue;
-        for (uint32_t symbol = state.width; symbol-- > 0;) {   // the widest first: one row each
-            uint64_t value = state.row[symbol];
-            if (!value || !kept[value >> 32]) continue;
-            uint32_t answers = pool_->intern(old_pool->view(static_cast<uint32_t>(value)));
-            set_entry(kept[s], symbol, uint64_t(kept[value >> 32]) << 32 | answers);
-        }
-    }
+    old_transitions->each([&](uint32_t state, uint32_t symbol, uint64_t value) {
+        if (!kept[state] || !kept[value >> 32]) return;
+        uint32_t answers = pool_->intern(old_pool->view(static_cast<uint32_t>(value)));
+        transitions_->set(kept[state], symbol, uint64_t(kept[value >> 32]) << 32 | answers);
+    });
 }
 
 }  // namespace treecast

@@ -90,6 +90,39 @@ private:
     Arena<uint64_t> masks_;
 };
 
+// What follows a state on a symbol, where that is known: a target state and a set of answers, as one number. Nobody keeps rows by state:
+// most states meet few of all symbols, and what is small stays in the caches of a core.
+// PERF: bench/churn.py, bench/yfilter.py.
+class LazyTransitions {
+public:
+    uint64_t find(uint32_t state, uint32_t symbol) const {           // 0: not known
+        const uint64_t key = key_of(state, symbol);
+        for (size_t at = place(key);; at = (at + 1) & mask_) {
+            if (entries_[at].key == key) return entries_[at].value;
+            if (!entries_[at].key) return 0;
+        }
+    }
+    void expect(uint32_t state, uint32_t symbol) const { __builtin_prefetch(&entries_[place(key_of(state, symbol))]); }
+    void set(uint32_t state, uint32_t symbol, uint64_t value);
+    uint64_t bytes() const { return entries_.capacity() * sizeof(Entry); }
+    template <class F>
+    void each(F&& f) const {                                         // f(state, symbol, value)
+        for (const Entry& entry : entries_)
+            if (entry.key) f(static_cast<uint32_t>(entry.key >> 32), static_cast<uint32_t>(entry.key), entry.value);
+    }
+
+private:
+    struct Entry {
+        uint64_t key = 0, value = 0;                                 // key 0: vacant, as no state has the number 0
+    };
+    static uint64_t key_of(uint32_t state, uint32_t symbol) { return uint64_t(state) << 32 | symbol; }
+    size_t place(uint64_t key) const { return static_cast<size_t>(hash_words(seeds_, key, 0)) & mask_; }
+    static constexpr size_t first_size = 64;
+    const HashSeeds seeds_ = hash_seeds();
+    std::vector<Entry> entries_ = std::vector<Entry>(first_size);
+    size_t mask_ = first_size - 1, used_ = 0;
+};
+
 // What a Lazy asks about the names of a document.
 class NameResolver {
 public:
@@ -122,8 +155,6 @@ public:
 
 private:
     struct State {
-        uint64_t* row = nullptr;        // by symbol: target state << 32 | accept set; 0 where not known
-        uint32_t width = 0;
         uint32_t descend = 0, fresh = 0;
         uint32_t visits = 0;            // documents, halved at every clean-up
         uint64_t document = 0;
@@ -157,12 +188,6 @@ private:
 
     void reset();
     uint32_t intern_state(uint32_t descend, uint32_t fresh);
-    // Rows are as wide as the highest symbol seen; beyond that a transition is simply unknown.
-    uint64_t entry(uint32_t state, uint32_t symbol) const {
-        const State& s = states_[state];
-        return symbol < s.width ? s.row[symbol] : 0;
-    }
-    void set_entry(uint32_t state, uint32_t symbol, uint64_t value);
     uint64_t miss(uint32_t state, uint32_t symbol);          // 0: the cache is full
     uint64_t miss_childless(uint32_t state, uint32_t symbol);    // the same, where only the answers matter
     // Visits count documents, not elements, so one large document cannot make a state look popular.
@@ -193,7 +218,7 @@ private:
     std::shared_ptr<const Machine> machine_;
     uint64_t bytes_max_ = 256ull << 20;
     std::unique_ptr<SetPool> pool_;
-    std::unique_ptr<Arena<uint64_t>> rows_;
+    std::unique_ptr<LazyTransitions> transitions_;      // target state << 32 | accept set
     std::vector<State> states_;             // 0 is none, 1 is dead: nothing can match below; 2 is deferred: not known yet
     const HashSeeds seeds_ = hash_seeds();
     IdSlots state_slots_;

@@ -5,7 +5,8 @@
 // A pattern may only be wider than its query, never narrower: the evaluator rechecks, but it cannot find what was lost.
 #include "machines/pattern.hpp"
 
-#include "document/number.hpp"
+#include "machines/pattern_parts.hpp"
+#include "machines/pattern_upward.hpp"
 #include "query/derivation.hpp"
 
 #include <algorithm>
@@ -66,21 +67,6 @@ Ways always(bool exact) {
     return {way};
 }
 
-// Equal numbers must be equal bytes, since patterns are compared as bytes.
-std::string number_bytes(double number) {
-    if (number == 0) number = 0;            // no negative zero
-    std::string bytes(sizeof number, '\0');
-    std::memcpy(bytes.data(), &number, sizeof number);
-    return bytes;
-}
-
-std::string value_requirement(ValueTest test, std::string_view value, bool negated) {
-    std::string out(1, static_cast<char>(static_cast<uint8_t>(Reach::value) | (negated ? negated_bit : 0)));
-    out.push_back(static_cast<char>(test));
-    put_varint(out, static_cast<uint32_t>(value.size()));
-    return out.append(value);
-}
-
 // What the tree machine knows about a function. The evaluator rechecks a function that it does not know.
 std::optional<ValueTest> test_of(Function function) {
     switch (function) {
@@ -97,9 +83,13 @@ public:
     Patterns convert() {
         Patterns out;
         query_.each_path(query_.branches(), [&](uint32_t, const PathEntry& path) {
+            if (std::optional<std::string> upward = upward_requirement(query_, path, labels_)) {
+                out.patterns.push_back(pattern_entry(label_root, {*upward}));
+                return;
+            }
             for (Way& way : of_path(path, {})) {
                 out.exact &= way.exact;
-                out.patterns.push_back(entry(label_root, way.document));
+                out.patterns.push_back(pattern_entry(label_root, way.document));
             }
         });
         std::sort(out.patterns.begin(), out.patterns.end());
@@ -108,17 +98,6 @@ public:
     }
 
 private:
-    // Requirements are a set: sorted and without duplicates, so that equal entries are equal bytes.
-    static std::string entry(uint32_t label, std::vector<std::string> requirements) {
-        std::sort(requirements.begin(), requirements.end());
-        requirements.erase(std::unique(requirements.begin(), requirements.end()), requirements.end());
-        std::string out;
-        put_varint(out, label);
-        put_varint(out, static_cast<uint32_t>(requirements.size()));
-        for (const std::string& requirement : requirements) out += requirement;
-        return out;
-    }
-
     // The test that holds where all do; none if there is none.
     static std::optional<PathStep> meet_of(const std::vector<PathStep>& tests) {
         PathStep meet = tests[0];
@@ -286,6 +265,10 @@ private:
             return negated ? none_of(ways) : ways;
         }
         case ExprKind::term: {
+            const Term& term = query_.term(expr.first);
+            if (term.kind == TermKind::call && (term.function == TermFunction::true_ || term.function == TermFunction::false_))
+                return (term.function == TermFunction::true_) != negated ? always(true) : Ways{};
+            if (Way way; plain_requirements(query_, expr.first, labels_, way.here)) return negated ? none_of({way}) : Ways{way};
             // Wherever a term is true, what it requires holds. Where it is false, nothing is known.
             if (negated || expr.value == no_entry) return always(false);
             const bool was_relaxed = std::exchange(is_relaxed_, true);
@@ -322,7 +305,7 @@ private:
         Counter counter = is_last ? Counter::end_name : expr.kind == ExprKind::last ? Counter::count_name : Counter::place_name;
         const uint32_t label = label_counter + static_cast<uint32_t>(counter) + (step.test == Test::any);
         Way way;
-        way.here.push_back(std::string(1, static_cast<char>(Reach::child)) + entry(label, {*requirement}));
+        way.here.push_back(reach_requirement(Reach::child, label, {*requirement}));
         return {way};
     }
 
@@ -353,16 +336,7 @@ private:
         return out;
     }
 
-    // A comparison with NaN never holds, so it has no requirement.
-    std::optional<std::string> comparison(Relation relation, const Value& value) {
-        bool equality = relation == Relation::eq || relation == Relation::ne;
-        std::string_view text = query_.view(value.text);
-        if (equality && !value.is_number) return value_requirement(ValueTest::equal_text, text, relation == Relation::ne);
-        double number = value.is_number ? value.number : to_number(text);
-        if (std::isnan(number)) return std::nullopt;
-        static const ValueTest by_relation[] = {ValueTest::equal_number, ValueTest::equal_number, ValueTest::less, ValueTest::less_equal, ValueTest::greater, ValueTest::greater_equal};
-        return value_requirement(by_relation[static_cast<int>(relation)], number_bytes(number), relation == Relation::ne);
-    }
+    std::optional<std::string> comparison(Relation relation, const Value& value) const { return comparison_requirement(query_, relation, value); }
 
     // Whether labels can say which item of the path is the first. Each step has to lead to one item at most: `.`, a named
     // attribute, `b[2]`. The last one may be a plain `b` as well, of which the one in place 1 is meant.
@@ -421,7 +395,6 @@ private:
             std::optional<PathStep> meet = meet_of(reached.way.tests);
             if (!meet) return;
             Reach reach = reached.how == Reached::How::child ? Reach::child : Reach::descend;
-            std::string requirement(1, static_cast<char>(reach));
             std::vector<std::string> requirements = reached.way.here;
             if (!reached.way.derived.empty()) {
                 if (can_derive(*meet, reached.way)) {
@@ -431,8 +404,7 @@ private:
                     way.exact = false;
                 }
             }
-            requirement += entry(labels_.intern(*meet), std::move(requirements));
-            way.here.push_back(std::move(requirement));
+            way.here.push_back(reach_requirement(reach, labels_.intern(*meet), std::move(requirements)));
             way.document.insert(way.document.end(), reached.way.document.begin(), reached.way.document.end());
             way.exact &= reached.way.exact;
         }

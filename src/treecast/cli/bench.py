@@ -51,7 +51,7 @@ BYTES = 5_000
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "bench",
-        help="measure engines and peers on a workload",
+        help="measure engines and other tools on a workload",
         usage="treecast bench NAME … [options]",
         description=DESCRIPTION,
         epilog=EPILOG,

@@ -39,7 +39,7 @@ example:
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "check",
-        help="what is wrong, or worth a look, in subscriptions?",
+        help="find mistakes and duplicates in subscriptions",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast check [options] FILE …",
@@ -51,11 +51,11 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--subscriptions-format", metavar="F", choices=subscriptions.FORMATS, help=SUBSCRIPTIONS_FORMAT)
     several("--namespace", metavar="P=URI", help="bind a prefix; =URI for names without one")
     option("--dtd", metavar="DTD", help="report what no document of this DTD matches")
-    option("--root", metavar="NAME", help="the root element of the DTD; else it is inferred")
+    option("--root", metavar="NAME", help="the root element of the DTD; default: inferred")
     several("--sample", metavar="DOCUMENT", help="report what matches none of these; repeatable")
     several("--record", metavar="NAME", help="split samples into these elements; *: every child")
     option("--schematron", metavar="RULES", help="check the documents FILE … by these rules")
-    option("--phase", metavar="NAME", help="the phase of the rules; else that of their file")
+    option("--phase", metavar="NAME", help="the phase of the rules; default: that of their file")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--no-covering", action="store_true", help="do not look for covered subscriptions")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text, or json: all findings")

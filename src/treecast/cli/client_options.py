@@ -18,9 +18,9 @@ URL_VARIABLE, TOKEN_VARIABLE, CA_VARIABLE = "TREECAST_URL", "TREECAST_TOKEN", "T
 def add_client_options(parser: argparse.ArgumentParser) -> None:
     service = parser.add_argument_group("the service")
     option = service.add_argument
-    option("--url", metavar="URL", help=f"its address; else {URL_VARIABLE}, else {URL}")
+    option("--url", metavar="URL", help=f"its address; default {URL_VARIABLE}, then {URL}")
     option("--token", metavar="TOKEN", help=f"who you are; better in {TOKEN_VARIABLE}: others see options")
-    option("--ca", metavar="FILE", help=f"certificate authority to trust (PEM); else {CA_VARIABLE}")
+    option("--ca", metavar="FILE", help=f"certificate authority to trust (PEM); default {CA_VARIABLE}")
 
 
 def client_maker(

@@ -14,7 +14,7 @@ from typing import Any
 SHELLS = ("bash", "zsh", "fish")
 
 DESCRIPTION = """\
-Prints a script with which a shell completes commands, options and values."""
+Prints a script that lets a shell complete commands, options and values."""
 
 EPILOG = """\
 example:
@@ -26,7 +26,7 @@ example:
 def add_to(verbs: argparse._SubParsersAction[Any], root: argparse.ArgumentParser) -> None:
     parser = verbs.add_parser(
         "completion",
-        help="what a shell needs to complete commands",
+        help="print a completion script for a shell",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast completion bash|zsh|fish",
@@ -86,99 +86,106 @@ def commands(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> It
         yield from commands(inner, (*words, name))
 
 
-def _candidates(command: Command) -> list[str]:
-    return [*(name for name, _ in command.below), *command.values]
+# What bash and zsh say differently: where the typed words are, and how an answer is given. `earlier` are the words
+# between the command and the one that is being completed, `word`.
+BASH = (
+    "# completion of treecast for bash: written by `treecast completion bash`",
+    '_treecast_offer() { COMPREPLY=($(compgen -W "$*" -- "$word")); }',
+    "_treecast_files() { compopt -o filenames 2>/dev/null; local IFS=$'\\n'; COMPREPLY=($(compgen -f -- \"$word\")); }",
+    "_treecast() {",
+    '  local word="${COMP_WORDS[COMP_CWORD]}"',
+    '  local -a earlier=("${COMP_WORDS[@]:1:COMP_CWORD-1}")',
+)
+BASH_END = ("complete -F _treecast treecast",)
+ZSH = (
+    "#compdef treecast",
+    "# completion of treecast for zsh: written by `treecast completion zsh`",
+    '_treecast_offer() { compadd -- "$@" }',
+    "_treecast_files() { _files }",
+    "_treecast() {",
+    '  local word="${words[CURRENT]}"',
+    '  local -a earlier=("${(@)words[2,CURRENT-1]}")',
+)
+ZSH_END = ('if [[ ${funcstack[1]} == _treecast ]]; then _treecast "$@"; else compdef _treecast treecast; fi',)
 
 
 def bash(all_commands: list[Command]) -> Iterator[str]:
-    """A function for `complete -F`. Words that are no option and no command complete to names of files."""
-    yield from (
-        "# completion of treecast for bash: written by `treecast completion bash`",
-        "_treecast() {",
-        '  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" path="" place',
-        "  local names options",
-        "  for ((place = 1; place < COMP_CWORD; place++)); do",
-        '    case "$path ${COMP_WORDS[place]}" in',
-    )
-    below = [" ".join(("", *command.words)) for command in all_commands if command.words]
-    yield f'      {"|".join(map(_quoted, below))}) path="$path ${{COMP_WORDS[place]}}" ;;'
-    yield from ("    esac", "  done", '  case "$path $before" in')
-    for command in all_commands:
-        for option in command.options:
-            if option.choices:
-                patterns = "|".join(_quoted(" ".join(("", *command.words, name))) for name in option.names)
-                yield f'    {patterns}) COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$word")); return ;;'
-    yield from ("  esac", '  case "$path" in')
-    for command in all_commands:
-        options = " ".join(name for option in command.options for name in option.names)
-        path = _quoted(" ".join(("", *command.words)) if command.words else "")
-        yield f'    {path}) names="{" ".join(_candidates(command))}"; options="{options}" ;;'
-    yield from (
-        "  esac",
-        '  if [[ $word == -* ]]; then COMPREPLY=($(compgen -W "$options" -- "$word"))',
-        '  elif [[ -n $names ]]; then COMPREPLY=($(compgen -W "$names" -- "$word"))',
-        '  else compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")); fi',
-        "}",
-        "complete -F _treecast treecast",
-    )
+    """A function for `complete -F`."""
+    yield from (*BASH, *_body(all_commands), *BASH_END)
 
 
 def zsh(all_commands: list[Command]) -> Iterator[str]:
     """A function for a directory of $fpath, or to be sourced."""
+    yield from (*ZSH, *_body(all_commands), *ZSH_END)
+
+
+def _body(all_commands: list[Command]) -> Iterator[str]:
+    """The rest of the function, in what bash and zsh have in common. Words that are no option and no command complete
+    to names of files."""
     yield from (
-        "#compdef treecast",
-        "# completion of treecast for zsh: written by `treecast completion zsh`",
-        "_treecast() {",
-        '  local word="${words[CURRENT]}" before="${words[CURRENT-1]}" path_="" place',
-        "  local -a names options",
-        "  for ((place = 2; place < CURRENT; place++)); do",
-        '    case "$path_ ${words[place]}" in',
+        '  local chain="" before="" earlier_word',
+        "  local -a names=() options=()",
+        '  for earlier_word in "${earlier[@]}"; do',
+        '    case "$chain $earlier_word" in',
     )
-    below = [" ".join(("", *command.words)) for command in all_commands if command.words]
-    yield f'      {"|".join(map(_quoted, below))}) path_="$path_ ${{words[place]}}" ;;'
-    yield from ("    esac", "  done", '  case "$path_ $before" in')
+    chains = [_chain(command) for command in all_commands if command.words]
+    yield f'      {"|".join(map(_quoted, chains))}) chain="$chain $earlier_word" ;;'
+    yield from ("    esac", '    before="$earlier_word"', "  done", '  case "$chain $before" in')
     for command in all_commands:
         for option in command.options:
             if option.choices:
-                patterns = "|".join(_quoted(" ".join(("", *command.words, name))) for name in option.names)
-                yield f"    {patterns}) compadd -- {' '.join(option.choices)}; return ;;"
-    yield from ("  esac", '  case "$path_" in')
+                patterns = "|".join(_quoted(f"{_chain(command)} {name}") for name in option.names)
+                yield f"    {patterns}) _treecast_offer {' '.join(option.choices)}; return ;;"
+    yield from ("  esac", '  case "$chain" in')
     for command in all_commands:
+        names = " ".join([*(name for name, _ in command.below), *command.values])
         options = " ".join(name for option in command.options for name in option.names)
-        path = _quoted(" ".join(("", *command.words)) if command.words else "")
-        yield f"    {path}) names=({' '.join(_candidates(command))}); options=({options}) ;;"
+        yield f"    {_quoted(_chain(command))}) names=({names}); options=({options}) ;;"
     yield from (
         "  esac",
-        "  if [[ $word == -* ]]; then compadd -- $options",
-        "  elif (( $#names )); then compadd -- $names",
-        "  else _files; fi",
+        '  if [[ $word == -* ]]; then _treecast_offer "${options[@]}"',
+        '  elif [[ ${#names[@]} -gt 0 ]]; then _treecast_offer "${names[@]}"',
+        "  else _treecast_files; fi",
         "}",
-        'if [[ ${funcstack[1]} == _treecast ]]; then _treecast "$@"; else compdef _treecast treecast; fi',
     )
 
 
+FISH = (
+    "# completion of treecast for fish: written by `treecast completion fish`",
+    "function __treecast_at --description 'whether the words typed so far lead to this command'",
+    "  set -l chain ''",
+    "  for word in (commandline -opc)[2..]",
+    '    switch "$chain $word"',
+)
+FISH_END = (
+    '        set chain "$chain $word"',
+    "    end",
+    "  end",
+    '  test "$chain" = "$argv"',
+    "end",
+)
+
+
 def fish(all_commands: list[Command]) -> Iterator[str]:
-    """A line for each command, option and value."""
-    yield "# completion of treecast for fish: written by `treecast completion fish`"
-    yield "complete -c treecast -n __fish_use_subcommand -f"
+    """A line for each command, option and value; its condition is the command that the words so far lead to."""
+    chains = [_chain(command) for command in all_commands if command.words]
+    yield from (*FISH, f"      case {' '.join(map(_quoted, chains))}", *FISH_END)
     for command in all_commands:
-        condition = _fish_condition(command)
-        taken = " ".join(name for name, _ in command.below)
+        condition = f'__treecast_at "{_chain(command)}"'
+        start = f"complete -c treecast -n {_quoted(condition)}"
         for name, text in command.below:
-            seen = f"; and not __fish_seen_subcommand_from {taken}" if command.words else ""
-            yield f"complete -c treecast -n {_quoted(condition + seen)} -f -a {name} -d {_quoted(text)}"
+            yield f"{start} -f -a {name} -d {_quoted(text)}"
         for value in command.values:
-            yield f"complete -c treecast -n {_quoted(condition)} -f -a {value}"
+            yield f"{start} -f -a {value}"
         for option in command.options:
             names = " ".join(f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in option.names)
             value = f" -x -a {_quoted(' '.join(option.choices))}" if option.choices else " -r" * option.takes_value
-            yield f"complete -c treecast -n {_quoted(condition)} {names}{value} -d {_quoted(option.help)}"
+            yield f"{start} {names}{value} -d {_quoted(option.help)}"
 
 
-def _fish_condition(command: Command) -> str:
-    if not command.words:
-        return "__fish_use_subcommand"
-    return "; and ".join(f"__fish_seen_subcommand_from {word}" for word in command.words)
+def _chain(command: Command) -> str:
+    """The words of a command, a space before each."""
+    return "".join(f" {word}" for word in command.words)
 
 
 def _quoted(text: str) -> str:

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from treecast.cli.console import results
 from treecast.cli.match_output import escape_json
 from treecast.cli.output_file import directory_beside, file_beside
+from treecast.cli.result_file import LineFile, ParquetFile, closing
 from treecast.inputs import document_files
 from treecast.inputs.archives import STDIN
 from treecast.names import FILE_NAME_BYTES_MAX, file_name, hashed, text_of
@@ -94,11 +95,8 @@ def _write(rows: Any, names: Sequence[str], writer: DeliveryWriter, refuse: Refu
     return len(rows)
 
 
-class JsonWriter:
+class JsonWriter(LineFile):
     """One object a line."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
 
     def write(self, names: Sequence[str], deliveries: Deliveries) -> None:
         last, text = -1, b""
@@ -109,29 +107,14 @@ class JsonWriter:
             start = f'{{"document": "{name}", "subscription": "{escape_json(subscription)}", '
             self._file.writelines((start.encode(), text, b"}\n"))
 
-    def close(self) -> None:
-        self._file.flush()
 
-    def abandon(self) -> None:
-        """Nothing is kept back."""
-
-
-class PayloadWriter:
+class PayloadWriter(LineFile):
     """The payloads alone, each ended by a line feed."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
 
     def write(self, names: Sequence[str], deliveries: Deliveries) -> None:
         for number in deliveries.numbers:
             payload = deliveries.payloads[number].as_py()
             self._file.write(payload if payload.endswith(b"\n") else payload + b"\n")
-
-    def close(self) -> None:
-        self._file.flush()
-
-    def abandon(self) -> None:
-        """Nothing is kept back."""
 
 
 def _json_payload(payload: bytes) -> bytes:
@@ -141,15 +124,12 @@ def _json_payload(payload: bytes) -> bytes:
         return b'"payload_base64": "' + base64.b64encode(payload) + b'"'
 
 
-class ParquetWriter:
+class ParquetWriter(ParquetFile):
     """One file; its row groups are of a size that fits into memory, whatever the size of payloads."""
 
     def __init__(self, file: BinaryIO) -> None:
-        import pyarrow.parquet as pq
-
-        self._schema = pa.schema([("document", pa.string()), ("subscription", pa.string()), ("payload", pa.binary())])
-        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-        self._waiting: list[Any] = []
+        schema = pa.schema([("document", pa.string()), ("subscription", pa.string()), ("payload", pa.binary())])
+        super().__init__(file, schema, ROW_GROUP_ROWS)
         self._rows = self._bytes = 0
 
     def write(self, names: Sequence[str], deliveries: Deliveries) -> None:
@@ -161,32 +141,19 @@ class ParquetWriter:
             self._bytes += size
             self._rows += 1
             if self._bytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
-                self._keep(documents, deliveries, begin, row + 1)
+                self._keep_rows(documents, deliveries, begin, row + 1)
                 self._flush()
+                self._rows = self._bytes = 0
                 begin = row + 1
-        self._keep(documents, deliveries, begin, len(deliveries.numbers))
+        self._keep_rows(documents, deliveries, begin, len(deliveries.numbers))
 
-    def close(self) -> None:
-        self._flush()
-        self._writer.close()
-
-    def abandon(self) -> None:
-        """As `treecast.cli.match_output.ParquetWriter` does."""
-        self._writer.is_open = False
-
-    def _keep(self, names: Sequence[str], deliveries: Deliveries, begin: int, end: int) -> None:
+    def _keep_rows(self, names: Sequence[str], deliveries: Deliveries, begin: int, end: int) -> None:
         columns = [
             pa.array([names[document] for document in deliveries.documents[begin:end]], pa.string()),
             pa.array(deliveries.subscriptions[begin:end], pa.string()),
             deliveries.payloads.take(pa.array(deliveries.numbers[begin:end], pa.int64())).cast(pa.binary()),
         ]
-        self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
-
-    def _flush(self) -> None:
-        table = pa.concat_tables(self._waiting) if self._waiting else None
-        if table is not None and table.num_rows:
-            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-        self._waiting, self._rows, self._bytes = [], 0, 0
+        self._keep(columns)
 
 
 class FileWriter:
@@ -236,23 +203,16 @@ def file_of(number: int, document: str) -> str:
 @contextlib.contextmanager
 def open_writer(form: str, path: str | None) -> Iterator[DeliveryWriter]:
     """A writer to `path`, which appears only when all went well, or to stdout."""
-    writer: DeliveryWriter
     if path is None:
-        writer = PayloadWriter(results("text")) if form == "payload" else JsonWriter(results("json"))
-        yield writer
-        writer.close()
+        kind = "payload" if form == "payload" else "json"
+        with closing(FILE_WRITERS[kind](results("text" if kind == "payload" else "json"))) as writer:
+            yield writer
     elif form == "files":
         with directory_beside(path) as directory:
             yield FileWriter(directory)
     else:
-        with file_beside(path) as file:
-            writer = FILE_WRITERS[form](file)
-            try:
-                yield writer
-                writer.close()
-            except BaseException:
-                writer.abandon()
-                raise
+        with file_beside(path) as file, closing(FILE_WRITERS[form](file)) as writer:
+            yield writer
 
 
 FILE_WRITERS: dict[str, Callable[[BinaryIO], DeliveryWriter]] = {

@@ -45,7 +45,7 @@ example:
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "demo",
-        help="a firehose of stories, its rate, and a report",
+        help="match a firehose of stories and report the rate",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast demo [options]",

@@ -141,7 +141,7 @@ def _advice(error: OSError) -> str:
 def build_parser() -> Parser:
     parser = Parser(
         prog="treecast",
-        description="Finds, for every XML document, every standing XPath query that it concerns.",
+        description="Matches XML documents against standing XPath queries, called subscriptions.",
         epilog=EPILOG,
         formatter_class=CommandsFormatter,
     )
@@ -153,21 +153,21 @@ def build_parser() -> Parser:
     replay.add_to(verbs)
     check.add_to(verbs)
     build.add_to(verbs)
-    generate.add_to(verbs)
-    bench.add_to(verbs)
+    demo.add_to(verbs)
     init.add_to(verbs)
     run.add_to(verbs)
-    demo.add_to(verbs)
-    broker.add_to(verbs)
-    registry.add_to(verbs)
-    source.add_to(verbs)
-    peer.add_to(verbs)
     up.add_to(verbs)
     publish.add_to(verbs)
     subscribe.add_to(verbs)
     status.add_to(verbs)
     token.add_to(verbs)
+    broker.add_to(verbs)
+    registry.add_to(verbs)
+    source.add_to(verbs)
+    peer.add_to(verbs)
     selective.add_to(verbs)
+    generate.add_to(verbs)
+    bench.add_to(verbs)
     experiment.add_to(verbs)
     completion.add_to(verbs, parser)
     return parser

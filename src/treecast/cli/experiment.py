@@ -31,7 +31,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "experiment",
         usage="treecast experiment [options] NAME …",
-        help="the findings of the papers, measured again, with a verdict",
+        help="measure the findings of the papers again",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -46,7 +46,7 @@ CONTEXT_LINES = 2
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "explain",
-        help="why does a query match a document, or not?",
+        help="show why a query matches a document, or why not",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast explain (-q QUERY | -s FILE --id ID) [options] DOCUMENT",
@@ -64,7 +64,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--record", metavar="NAME", action="append", default=[], help=record)
     option("--ordered", action="store_true", help="branches must come in the order of the query")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
-    option("--context", metavar="N", type=count, default=CONTEXT_LINES, help="lines around a mark; else %(default)s")
+    option("--context", metavar="N", type=count, default=CONTEXT_LINES, help="lines around a mark; default %(default)s")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text or json")
     parser.set_defaults(run=lambda options: run(parser, options))
 

@@ -47,7 +47,7 @@ Item = TypeVar("Item")
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "generate",
-        help="documents and queries drawn from a DTD",
+        help="draw documents and queries from a DTD",
         description="Draws a workload from a DTD: valid documents, and queries that they can match.",
         epilog="example:\n  treecast generate documents --dtd news --count 100 -o docs\n"
         "  treecast generate queries --dtd news --count 10000 -o subscriptions.csv\n"
@@ -129,7 +129,7 @@ def _add_queries(kinds: argparse._SubParsersAction[Any]) -> None:
     option = parser.add_argument
     option("--count", metavar="N", type=_count, default=QUERIES_DEFAULT, help="how many (default 1000)")
     option("-o", "--output", metavar="FILE", help="write there, not to stdout")
-    option("--format", metavar="F", choices=QUERY_FORMATS, help="csv, jsonl or lines; else by suffix, else csv")
+    option("--format", metavar="F", choices=QUERY_FORMATS, help="csv, jsonl or lines; default: by suffix, then csv")
     option("--duplicates", action="store_true", help="queries may come more than once")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
     shape = parser.add_argument_group("steps, predicates and values (give documents the same values)")

@@ -56,7 +56,7 @@ _CHILD = re.compile(rb"<([A-Za-z_][\w.:-]*)")
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "init",
-        help="a commented pipeline.toml for a directory",
+        help="write a commented pipeline.toml for a directory",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast init [options] [DIR]",

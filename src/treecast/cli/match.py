@@ -1,4 +1,4 @@
-"""`treecast match`: which subscriptions does each document concern?
+"""`treecast match`: which subscriptions match each document?
 
 Documents are read and matched a batch at a time, so a million files need no more memory than one batch, its results
 and the index. A bad document is reported and the rest goes on; a refused subscription stops the command before
@@ -50,8 +50,8 @@ LIMITS = {
 }
 
 DESCRIPTION = """\
-Writes a line document<TAB>subscription for each subscription that a document
-concerns. DOCUMENT is an XML file (also compressed), an archive (zip, tar), a
+Writes a line document<TAB>subscription for each subscription that matches a
+document. DOCUMENT is an XML file (also compressed), an archive (zip, tar), a
 directory, a pattern, or - for standard input."""
 
 SUBSCRIPTIONS_FORMAT = "csv, json, jsonl, parquet, lines, tcx"
@@ -66,7 +66,7 @@ example:
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "match",
-        help="which subscriptions does each document concern?",
+        help="list the subscriptions that match each document",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast match (-s FILE | -q QUERY) [options] DOCUMENT …",
@@ -88,11 +88,15 @@ def add_options(parser: argparse.ArgumentParser, *, renders: bool) -> None:
     several("--record", metavar="NAME", help="split files into these elements; *: every child")
     option("--pattern", metavar="P", default="*", help="which names of directories and archives")
     if renders:
-        option("--deliver", metavar="D", choices=DELIVER, default="elements", help="of -q: elements (else) or document")
-        option("--format", metavar="F", choices=PAYLOAD_FORMATS, help="payload, json, parquet, files; else by suffix")
+        option(
+            "--deliver", metavar="D", choices=DELIVER, default="elements", help="of -q: elements (default) or document"
+        )
+        option(
+            "--format", metavar="F", choices=PAYLOAD_FORMATS, help="payload, json, parquet, files; default: by suffix"
+        )
     else:
         option("--render", action="store_true", help="payloads: what each subscriber gets")
-        option("--format", metavar="F", choices=FORMATS, help="tsv, json, parquet, files; else by suffix")
+        option("--format", metavar="F", choices=FORMATS, help="tsv, json, parquet, files; default: by suffix")
     option("-o", "--output", metavar="FILE", help="write there, not to stdout; files: a directory")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--threads", metavar="N", type=positive, default=cores(), help="default: all cores (%(default)s)")

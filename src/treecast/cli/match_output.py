@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from treecast import _native
 from treecast.cli.console import results
 from treecast.cli.output_file import file_beside
+from treecast.cli.result_file import LineFile, ParquetFile, closing
 from treecast.names import text_of
 
 TEXT_BYTES_MAX = 1 << 30  # of one column; 32-bit offsets end at twice as much
@@ -57,7 +58,7 @@ class MatchWriter(Protocol):
     def abandon(self) -> None: ...
 
 
-class TextWriter:
+class TextWriter(LineFile):
     """TSV or JSON lines, by document and within one in the order of the subscriptions.
 
     A line is the part that names the document and the part that names the subscription. Both are made once, not once
@@ -65,7 +66,7 @@ class TextWriter:
     """
 
     def __init__(self, file: BinaryIO, form: str) -> None:
-        self._file = file
+        super().__init__(file)
         self._special, self._escape, self._before, self._between, self._after = TEXT_FORMS[form]
         self._dictionary: Any = None
         self._line_ends: Any = None
@@ -79,12 +80,6 @@ class TextWriter:
             pieces = [(_address(b["document"]), _address(b["subscription"].indices), b.num_rows) for b in batches]
             _native.write_lines(pieces, _column(starts), _column(line_ends), PIECE_BYTES, self._file.write)
 
-    def close(self) -> None:
-        self._file.flush()
-
-    def abandon(self) -> None:
-        """Nothing is kept back."""
-
     def _make_line_ends(self, dictionary: Any) -> Any:
         """The dictionary is all ids of the index and hardly ever changes from batch to batch: this is done once."""
         if self._dictionary is None or _place(self._dictionary) != _place(dictionary):
@@ -95,15 +90,12 @@ class TextWriter:
         return self._line_ends
 
 
-class ParquetWriter:
+class ParquetWriter(ParquetFile):
     """One file of row groups that are large enough to compress well, however small the batches are."""
 
     def __init__(self, file: BinaryIO) -> None:
-        import pyarrow.parquet as pq
-
-        self._schema = pa.schema([("document", pa.string()), ("subscription", pa.string())])
-        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-        self._waiting: list[Any] = []
+        schema = pa.schema([("document", pa.string()), ("subscription", pa.string())])
+        super().__init__(file, schema, 2 * ROW_GROUP_ROWS)
         self._rows = self._bytes = 0
 
     def write(self, names: Sequence[str], matches: Any) -> None:
@@ -111,25 +103,11 @@ class ParquetWriter:
         for batch in _in_order(matches):
             longest = max(_longest(documents), _longest(batch["subscription"].dictionary))
             for piece in _pieces(batch, ROW_GROUP_ROWS, longest):
-                columns = [documents.take(piece["document"]), piece["subscription"].cast(pa.string())]
-                self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
                 self._rows += piece.num_rows
-                self._bytes += self._waiting[-1].nbytes
+                self._bytes += self._keep([documents.take(piece["document"]), piece["subscription"].cast(pa.string())])
                 if self._rows >= ROW_GROUP_ROWS or self._bytes >= TEXT_BYTES_MAX:
                     self._flush()
-
-    def close(self) -> None:
-        self._flush()
-        self._writer.close()
-
-    def abandon(self) -> None:
-        """What is written goes nowhere: the file is gone. pyarrow would try to end it, and say that it cannot."""
-        self._writer.is_open = False
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=2 * ROW_GROUP_ROWS)
-        self._waiting, self._rows, self._bytes = [], 0, 0
+                    self._rows = self._bytes = 0
 
 
 @contextlib.contextmanager
@@ -139,18 +117,11 @@ def open_writer(form: str, path: str | None) -> Iterator[MatchWriter]:
     A file appears under its name only when all went well; a device or pipe is written to directly.
     """
     if path is None:
-        writer = _writer(results(form), form)
-        yield writer
-        writer.close()
-        return
-    with file_beside(path) as file:
-        writer = _writer(file, form)
-        try:
+        with closing(_writer(results(form), form)) as writer:
             yield writer
-            writer.close()
-        except BaseException:
-            writer.abandon()
-            raise
+        return
+    with file_beside(path) as file, closing(_writer(file, form)) as writer:
+        yield writer
 
 
 def _writer(file: BinaryIO, form: str) -> MatchWriter:

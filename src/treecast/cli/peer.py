@@ -69,15 +69,15 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option = parser.add_argument
     actions = parser.add_subparsers(prog="treecast peer", metavar="COMMAND", required=False, help=argparse.SUPPRESS)
     option("--data", metavar="DIR", help="where everything is kept")
-    option("--listen", metavar="HOST:PORT", default=LISTEN, help="for peers and clients; else %(default)s")
-    option("--address", metavar="HOST:PORT", help="where others reach it: its name; else --listen")
+    option("--listen", metavar="HOST:PORT", default=LISTEN, help="for peers and clients; default %(default)s")
+    option("--address", metavar="HOST:PORT", help="where others reach it: its name; default --listen")
     option("--base", metavar="PEER", nargs="+", default=[], help="peers that found the ring, and stay")
     option("--join", metavar="PEER", nargs="+", default=[], help="peers of the ring to join")
     _add_ring_options(parser)
     option("--http", metavar="HOST:PORT", help="an HTTP door, with the console")
     option("--status", metavar="HOST:PORT", help="address for /metrics, /healthz and /readyz")
-    option("--allow", metavar="HOST", action="append", default=[], help="hosts of peers: 10.0.0.*; else all")
-    option("--leave", action="store_true", help="leave the ring at the end; else it is expected back")
+    option("--allow", metavar="HOST", action="append", default=[], help="hosts of peers: 10.0.0.*; default all")
+    option("--leave", action="store_true", help="leave the ring for good at the end")
     add_tls_options(parser, "of this host", "CA of all hosts, which then need certificates")
     option("--open", action="store_true", help="allow strangers from other machines")
     add_log_options(parser)
@@ -88,9 +88,9 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 
 def _add_ring_options(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
-    option("--replicas", metavar="N", type=int, default=REPLICAS, help="disks that have each entry; else 3")
-    option("--places", metavar="N", type=int, default=PLACES, help="of each peer on the ring; else 1")
-    option("--fragment-length", metavar="L", type=int, default=0, help="steps of copies beside a state; else 0")
+    option("--replicas", metavar="N", type=int, default=REPLICAS, help="disks that have each entry; default 3")
+    option("--places", metavar="N", type=int, default=PLACES, help="of each peer on the ring; default 1")
+    option("--fragment-length", metavar="L", type=int, default=0, help="steps of copies beside a state; default 0")
     option("--method", metavar="HOW", choices=METHODS, default="recursive", help="recursive, or iterative")
     option("--shed-rate", metavar="X", type=float, default=0.1, help="copies for states with this share; 1: none")
 
@@ -100,7 +100,7 @@ def _add_up(actions: argparse._SubParsersAction[Any]) -> None:
     option = parser.add_argument
     option("peers", metavar="N", type=int, help="peers")
     option("--data", metavar="DIR", required=True, help="where everything is kept")
-    option("--http", metavar="HOST:PORT", default=HTTP, help="for HTTP; else %(default)s")
+    option("--http", metavar="HOST:PORT", default=HTTP, help="for HTTP; default %(default)s")
     _add_ring_options(parser)
     option("--open", action="store_true", help="allow strangers from other machines")
     add_log_options(parser)
@@ -195,7 +195,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, peer: A
     if not options.base and not options.join and not (Path(options.data) / FILE).exists():
         parser.error("which ring? name its peers with --join, or found one with --base")
     if peer.base and name not in peer.base:
-        parser.error(f"--base does not name this peer, {name}; else join with --join")
+        parser.error(f"--base does not name this peer, {name}; to join an existing ring, use --join")
     if peer.base and len(set(peer.base)) <= peer.replicas:
         parser.error(f"--base needs {peer.replicas + 1} peers for {peer.replicas} replicas, or choose --replicas")
     if options.leave and name in peer.base:

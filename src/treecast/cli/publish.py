@@ -50,15 +50,15 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     )
     option = parser.add_argument
     option("documents", metavar="DOCUMENT", nargs="+", help=argparse.SUPPRESS)
-    option("--source", metavar="NAME", default="default", help="they belong to; else %(default)s")
+    option("--source", metavar="NAME", default="default", help="they belong to; default %(default)s")
     option("--register", action="store_true", help="add the source, if there is none of this name")
-    option("--id-from", metavar="WHAT", choices=IDS, default="content", help="content (else), name or none")
+    option("--id-from", metavar="WHAT", choices=IDS, default="content", help="content (default), name or none")
     option(
         "--record", metavar="NAME", action="append", default=[], help="split files into these elements; *: every child"
     )
     option("--pattern", metavar="P", default="*", help="which names of directories and archives")
     option("--entities", metavar="html", choices=("html",), help="with --record: keep the entities of HTML")
-    option("--compress", metavar="HOW", choices=COMPRESSIONS, default="auto", help="auto (else), gzip, zstd or none")
+    option("--compress", metavar="HOW", choices=COMPRESSIONS, default="auto", help="auto (default), gzip, zstd or none")
     option("--connections", metavar="N", type=_connections, default=1, help="more than 1: faster, in any order")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
     add_client_options(parser)

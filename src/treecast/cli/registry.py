@@ -29,7 +29,7 @@ POLICIES = ("near", "load", "content")
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "registry",
-        help="say which brokers are one network",
+        help="run the registry of a network of brokers",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast registry --data DIR [options]",
@@ -37,11 +37,11 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     )
     option = parser.add_argument
     add_place_options(parser, LISTEN, "brokers and clients")
-    option("--name", metavar="NAME", default=REGISTRY, help="of this registry; else %(default)s")
+    option("--name", metavar="NAME", default=REGISTRY, help="of this registry; default %(default)s")
     option("--partner", metavar="NAME=HOST:PORT", help="a second registry: each takes over for the other")
-    option("--policy", choices=POLICIES, default="near", help="how hosts are chosen; else %(default)s")
-    option("--allow", metavar="NAME", action="append", default=[], help="brokers that may join: names, b*; else all")
-    option("--fan-out-max", metavar="N", type=int, default=4, help="children of a broker in a tree; else 4")
+    option("--policy", choices=POLICIES, default="near", help="how hosts are chosen; default %(default)s")
+    option("--allow", metavar="NAME", action="append", default=[], help="brokers that may join: names, b*; default all")
+    option("--fan-out-max", metavar="N", type=int, default=4, help="children of a broker in a tree; default 4")
     option("--status", metavar="HOST:PORT", help="address for /metrics, /healthz and /readyz")
     add_tls_options(parser, "of the registry", "CA of brokers and clients: they then need certificates")
     option("--open", action="store_true", help="allow peers without certificates from other machines")

@@ -24,7 +24,7 @@ example:
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "render",
-        help="what does each subscriber get?",
+        help="write what each subscriber gets",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast render (-s FILE | -q QUERY) [options] DOCUMENT …",

@@ -61,7 +61,7 @@ example:
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "replay",
-        help="what would a subscription have matched?",
+        help="show what a subscription would have matched",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast replay (-q QUERY | -s FILE [--id ID]) [options] DOCUMENT …",
@@ -78,7 +78,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     several("--record", metavar="NAME", help="split files into these elements; *: every child")
     option("--pattern", metavar="P", default="*", help="which names of directories and archives")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
-    option("--examples", metavar="N", type=count, default=3, help="documents of each; else %(default)s")
+    option("--examples", metavar="N", type=count, default=3, help="documents of each; default %(default)s")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text, or json: all subscriptions")
     option("--threads", metavar="N", type=positive, default=cores(), help="default: all cores (%(default)s)")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")

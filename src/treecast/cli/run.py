@@ -62,7 +62,7 @@ docs/guide/run.md has all of it."""
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     parser = verbs.add_parser(
         "run",
-        help="the main job on Spark",
+        help="run the main job, on Spark",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast run [options] [PIPELINE]",

@@ -58,7 +58,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     subscribe.add_argument("member", metavar="MEMBER")
     subscribe.add_argument("home", metavar="HOME", type=Path)
     option = subscribe.add_argument
-    option("--path", metavar="PATH", action="append", default=[], help="with --url: subtrees of the view; else all")
+    option("--path", metavar="PATH", action="append", default=[], help="with --url: subtrees of the view; default all")
     option("--namespace", metavar="P=URI", action="append", default=[], help="a prefix of these paths")
     add_client_options(subscribe)
     update = _add(actions, "update", "fetch what has changed, verify it, and print what is seen", "ann-home firm")

@@ -26,19 +26,19 @@ def add_place_options(parser: argparse.ArgumentParser, listen: str, purpose: str
     """Where data are kept, and where to listen."""
     parser.add_argument("--data", metavar="DIR", required=True, help="where everything is kept")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", default=listen, help=f"address for {purpose}; else %(default)s"
+        "--listen", metavar="HOST:PORT", default=listen, help=f"address for {purpose}; default %(default)s"
     )
 
 
 def add_name_option(parser: argparse.ArgumentParser) -> None:
-    help = "of the broker, in messages; else %(default)s"
+    help = "of the broker, in messages; default %(default)s"
     parser.add_argument("--name", metavar="NAME", default="broker", help=help)
 
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("--log", metavar="FORMAT", choices=("json", "console"), default="json", help="json or console")
-    option("--log-level", metavar="LEVEL", choices=LOG_LEVELS, default="info", help="least level; else %(default)s")
+    option("--log-level", metavar="LEVEL", choices=LOG_LEVELS, default="info", help="least level; default %(default)s")
 
 
 def read_addresses(

@@ -33,7 +33,7 @@ ROWS_AT_ONCE = 1_000
 
 
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
-    parser = add_subcommand(verbs, "source", "say what a network publishes", DESCRIPTION, EPILOG)
+    parser = add_subcommand(verbs, "source", "register what a network publishes", DESCRIPTION, EPILOG)
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     example = "example:\n  treecast source "
     add = add_subcommand(
@@ -44,7 +44,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option = add.add_argument
     option("--schema", metavar="FILE", help="a DTD that its documents follow")
     option("--description", metavar="TEXT", default="", help="for those who read the list")
-    option("--location", metavar="X,Y", type=location, default=(0.0, 0.0), help="the root is near; else 0,0")
+    option("--location", metavar="X,Y", type=location, default=(0.0, 0.0), help="the root is near; default 0,0")
     option("--messages-per-second", metavar="N", type=_count, default=0, help="documents that are expected")
     option("--message-bytes", metavar="N", type=_count, default=0, help="of one of them")
     _finish(add, _add_source)

@@ -53,7 +53,7 @@ LIMITS = {
 
 
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
-    parser = add_subcommand(verbs, "token", "say who may use a service", DESCRIPTION, EPILOG)
+    parser = add_subcommand(verbs, "token", "manage who may use a service", DESCRIPTION, EPILOG)
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     create = add_subcommand(
         actions, "create", "make a token, and print it once", "Makes a token, and prints it: once.", CREATE_EPILOG
@@ -61,7 +61,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     _add_data(create)
     option = create.add_argument
     option("--scope", metavar="SCOPE", action="append", required=True, dest="scopes", help="may be repeated")
-    option("--expires", metavar="TIME", type=_duration, help="such as 12h or 30d; else never")
+    option("--expires", metavar="TIME", type=_duration, help="such as 12h or 30d; default never")
     option("--description", metavar="TEXT", default="", help="for those who read the list")
     for name, help in LIMITS.items():
         option(f"--{name.replace('_', '-')}", metavar="N", type=_size, default=0, help=help)

@@ -59,26 +59,32 @@ def _file(name: str, help: str) -> Setting:
 
 TOP = (
     Setting("", "data", "path", None, "where everything is kept", "DIR"),
-    Setting("", "listen", "address", "127.0.0.1:8080", "address for HTTP; else 127.0.0.1:8080", "HOST:PORT"),
-    _file("certificate", "of HTTP, and of peers (PEM); else no TLS"),
+    Setting("", "listen", "address", "127.0.0.1:8080", "address for HTTP; default 127.0.0.1:8080", "HOST:PORT"),
+    _file("certificate", "of HTTP, and of peers (PEM); default no TLS"),
     _file("key", "of the certificate, unless it is in its file"),
     _file("firewall", "rules by which documents are sent on (TOML)"),
     Setting("", "open", "switch", False, "let strangers in without tokens"),
     Setting("", "demo", "switch", False, "publish made-up news; --data may be left out"),
     Setting(
-        "", "peer_listen", "address", "", "address for the Python client; else none", "HOST:PORT", is_optional=True
+        "", "peer_listen", "address", "", "address for the Python client; default none", "HOST:PORT", is_optional=True
     ),
     Setting(
-        "", "selective", "address", "", "for brokers of selective publishing; else none", "HOST:PORT", is_optional=True
+        "",
+        "selective",
+        "address",
+        "",
+        "for brokers of selective publishing; default none",
+        "HOST:PORT",
+        is_optional=True,
     ),
     _file("peer_ca", "CA of Python clients: they need certificates"),
-    Setting("", "brokers", "count", 1, "be a network of so many, in processes; else 1", "N"),
-    Setting("", "replicas", "count", 1, "disks of a network that have everything; else 1", "N"),
+    Setting("", "brokers", "count", 1, "be a network of so many, in processes; default 1", "N"),
+    Setting("", "replicas", "count", 1, "disks of a network that have everything; default 1", "N"),
     Setting("", "backbone", "text", "", "NATS servers: be one of several workers", "URL[,URL]", is_optional=True),
-    Setting("", "fleet", "text", "main", "which fleet of workers; else main", "NAME"),
-    Setting("", "name", "text", "broker", "of the broker, in messages; else broker", "NAME"),
-    Setting("", "log", "choice", "json", "json or console; else json", "FORMAT", ("json", "console")),
-    Setting("", "log_level", "choice", "info", "least level; else info", "LEVEL", LOG_LEVELS),
+    Setting("", "fleet", "text", "main", "which fleet of workers; default main", "NAME"),
+    Setting("", "name", "text", "broker", "of the broker, in messages; default broker", "NAME"),
+    Setting("", "log", "choice", "json", "json or console; default json", "FORMAT", ("json", "console")),
+    Setting("", "log_level", "choice", "info", "least level; default info", "LEVEL", LOG_LEVELS),
 )
 
 

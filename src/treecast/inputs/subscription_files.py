@@ -39,6 +39,7 @@ FORMAT_OF_SUFFIX = {
     ".xpath": "lines",
 }
 COLUMNS = ("id", "query", "namespaces", "ordered", "deliver")
+SETTINGS = frozenset(COLUMNS[2:])
 FIELD_CHARS_MAX = 64 << 20
 RECORDS_AT_ONCE = 1 << 16
 STDIN = "-"
@@ -93,13 +94,15 @@ def _read_csv(path: str, lines: Iterable[str], note: Note) -> Iterator[dict[str,
     try:
         header = [name.strip().lower() for name in next(rows, [])]
         _check_columns(path, header, note)
+        has_settings = not SETTINGS.isdisjoint(header)  # most sets are ids and queries alone
         for row in rows:
             if not row:
                 continue
             if len(row) != len(header):
                 message = f"line {rows.line_num}: {len(row)} fields where the header has {len(header)}"
                 raise _broken(path, message, hint)
-            yield _csv_record(path, rows.line_num, dict(zip(header, row, strict=True)))
+            fields = dict(zip(header, row, strict=True))
+            yield _csv_record(path, rows.line_num, fields) if has_settings else fields
     except csv.Error as error:
         raise _broken(path, f"line {rows.line_num}: {error}", hint) from None
 

@@ -1,4 +1,6 @@
-"""What mkdocs does not do by itself for our site: pages that are not in docs/, and links that leave it.
+"""The pages of the documentation site: those of docs/, those that are made, and links that fit their place in the site.
+
+    python tools/docs_pages.py build/docs/pages
 
 Three kinds of pages are made when the site is built, so that no fact has a second home: the Python reference (one
 entry for each public name; mkdocstrings reads the docstrings), the command line (what `treecast VERB --help` prints),
@@ -12,8 +14,9 @@ import argparse
 import os
 import posixpath
 import re
+import shutil
+import sys
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -21,6 +24,10 @@ README = "README.md"  # its contents are the first pages of the guide
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 COLUMNS = "100"
+FRONT = """\
+<!doctype html><html lang="en"><title>treecast</title><link rel="icon" href="data:,">
+<meta http-equiv="refresh" content="0; url=guide/index.html"></html>
+"""
 
 
 def in_site(target: str) -> str | None:
@@ -83,23 +90,24 @@ def made_pages() -> dict[str, str]:
     import treecast
     from treecast.cli.entry import build_parser
 
-    pages = {f"project/{name}": (ROOT / name).read_text("utf-8") for name in ROOT_PAGES}
+    pages = {f"project/{name}": rewrite_links((ROOT / name).read_text("utf-8"), name) for name in ROOT_PAGES}
     pages["reference/python.md"] = python_page(treecast.__all__)
     pages["reference/cli.md"] = cli_page(build_parser())
     return pages
 
 
-def on_files(files: Any, config: Any) -> Any:
-    """mkdocs calls this once it knows the files of docs/."""
-    from mkdocs.structure.files import File  # type: ignore[import-not-found,unused-ignore]
+def write_pages(place: Path) -> None:
+    """Fill a folder with what the generator reads."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", place)
+    for page in place.rglob("*.md"):
+        source = f"docs/{page.relative_to(place).as_posix()}"
+        page.write_text(rewrite_links(page.read_text("utf-8"), source), "utf-8")
+    for name, text in made_pages().items():
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(text, "utf-8")
+    (place / "index.html").write_text(FRONT, "utf-8")  # the address of the site alone
 
-    for place, text in made_pages().items():
-        files.append(File.generated(config, place, content=text))
-    return files
 
-
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """mkdocs calls this for each page."""
-    place = page.file.src_uri
-    source = place.removeprefix("project/") if place.startswith("project/") else f"docs/{place}"
-    return markdown if place.startswith("reference/") else rewrite_links(markdown, source)
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]))
