@@ -73,10 +73,20 @@ TREECAST_CLMUL inline __m128i fold(__m128i lane, __m128i by, __m128i next) {
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
+// Four lanes, one behind the other, and what is left behind them.
+TREECAST_CLMUL uint32_t finish(const __m128i* lanes, const char* data, size_t size) {
+    const __m128i by_128 = _mm_set_epi64x(static_cast<long long>(power(128 - 32)), static_cast<long long>(power(128 + 32)));
+    __m128i last = lanes[0];
+    for (size_t i = 1; i < 4; ++i) last = fold(last, by_128, lanes[i]);
+    for (; size >= 16; data += 16, size -= 16) last = fold(last, by_128, load(data));
+    alignas(16) char folded[16];
+    _mm_store_si128(reinterpret_cast<__m128i*>(folded), last);
+    return look_up(data, size, look_up(folded, sizeof folded, 0));
+}
+
 // At least 64 bytes.
 TREECAST_CLMUL uint32_t multiply(const char* data, size_t size, uint32_t rest) {
     const __m128i by_512 = _mm_set_epi64x(static_cast<long long>(power(512 - 32)), static_cast<long long>(power(512 + 32)));
-    const __m128i by_128 = _mm_set_epi64x(static_cast<long long>(power(128 - 32)), static_cast<long long>(power(128 + 32)));
     __m128i lanes[4];
     for (size_t i = 0; i < 4; ++i) lanes[i] = load(data + 16 * i);
     lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi32_si128(static_cast<int>(rest)));
@@ -84,12 +94,47 @@ TREECAST_CLMUL uint32_t multiply(const char* data, size_t size, uint32_t rest) {
     size -= 64;
     for (; size >= 64; data += 64, size -= 64)
         for (size_t i = 0; i < 4; ++i) lanes[i] = fold(lanes[i], by_512, load(data + 16 * i));
-    __m128i last = lanes[0];
-    for (size_t i = 1; i < 4; ++i) last = fold(last, by_128, lanes[i]);
-    for (; size >= 16; data += 16, size -= 16) last = fold(last, by_128, load(data));
-    alignas(16) char folded[16];
-    _mm_store_si128(reinterpret_cast<__m128i*>(folded), last);
-    return look_up(data, size, look_up(folded, sizeof folded, 0));
+    return finish(lanes, data, size);
+}
+
+#define TREECAST_WIDE_CLMUL __attribute__((target("vpclmulqdq,avx512f,pclmul,sse4.1")))
+constexpr size_t wide_bytes = 256;                      // at once
+
+TREECAST_WIDE_CLMUL inline __m512i load_wide(const char* data) { return _mm512_loadu_si512(data); }
+
+TREECAST_WIDE_CLMUL inline __m512i fold_wide(__m512i lanes, __m512i by, __m512i next) {
+    __m512i low = _mm512_clmulepi64_epi128(lanes, by, 0x00), high = _mm512_clmulepi64_epi128(lanes, by, 0x11);
+    return _mm512_xor_si512(_mm512_xor_si512(low, high), next);
+}
+
+template <int bits>
+TREECAST_WIDE_CLMUL inline __m512i four_powers() {
+    constexpr auto above = static_cast<long long>(power(bits + 32)), below = static_cast<long long>(power(bits - 32));
+    return _mm512_set_epi64(below, above, below, above, below, above, below, above);
+}
+
+// The same with lanes of 64 bytes; at least 256.
+// PERF: bench/network_frame.py. Every byte that comes or leaves goes through here.
+TREECAST_WIDE_CLMUL uint32_t multiply_wide(const char* data, size_t size, uint32_t rest) {
+    const __m512i by_2048 = four_powers<2048>(), by_512 = four_powers<512>();
+    __m512i lanes[4];
+    for (size_t i = 0; i < 4; ++i) lanes[i] = load_wide(data + 64 * i);
+    lanes[0] = _mm512_xor_si512(lanes[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(rest))));
+    data += wide_bytes;
+    size -= wide_bytes;
+    for (; size >= wide_bytes; data += wide_bytes, size -= wide_bytes)
+        for (size_t i = 0; i < 4; ++i) lanes[i] = fold_wide(lanes[i], by_2048, load_wide(data + 64 * i));
+    __m512i last = lanes[0];
+    for (size_t i = 1; i < 4; ++i) last = fold_wide(last, by_512, lanes[i]);
+    for (; size >= 64; data += 64, size -= 64) last = fold_wide(last, by_512, load_wide(data));
+    alignas(64) __m128i narrow[4];
+    _mm512_store_si512(narrow, last);
+    return finish(narrow, data, size);
+}
+
+bool multiplies_wide() {
+    static const bool can = __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f");
+    return can;
 }
 
 #endif
@@ -100,6 +145,7 @@ uint32_t crc32_scalar(std::string_view data, uint32_t before) { return ~look_up(
 
 uint32_t crc32(std::string_view data, uint32_t before) {
 #if TREECAST_X86
+    if (data.size() >= wide_bytes && multiplies_carry_less() && multiplies_wide()) return ~multiply_wide(data.data(), data.size(), ~before);
     if (data.size() >= 64 && multiplies_carry_less()) return ~multiply(data.data(), data.size(), ~before);
 #endif
     return crc32_scalar(data, before);

@@ -69,6 +69,24 @@ std::string_view text_view(nb::handle text) {
     return {data, static_cast<size_t>(size)};
 }
 
+// Lanes, and the ids of their subscriptions as Python has them: an object that exists has a hash already.
+struct NamedLanes : Lanes {
+    using Lanes::Lanes;
+    std::vector<nb::object> names;              // by slot
+
+    uint32_t join_named(nb::str id, uint32_t lane, uint64_t serial, int64_t newest, int64_t acknowledge_ms) {
+        const uint32_t slot = join(text_view(id), lane, serial, newest, acknowledge_ms);
+        if (slot >= names.size()) names.resize(slot + 1);
+        names[slot] = id;
+        return slot;
+    }
+    nb::tuple leave_named(uint32_t slot) {
+        Lanes::Leaving left = leave(slot);
+        names[slot].reset();
+        return nb::make_tuple(left.waiting, left.ready, left.done, left.newest);
+    }
+};
+
 // What is known of the documents of a batch, by document.
 struct KnownOfBatch {
     nb::list sources, ids;
@@ -116,7 +134,7 @@ nb::tuple document_rows(const MatchColumns& columns, const RenderedColumns& rend
 // Numbers documents and bodies, writes rows, and puts deliveries onto their lanes. Returns the numbers by document, 0 where it is
 // not stored; (numbers, rows); (all bodies in one, their ends); (document, subscription) of what is on no lane; and the lanes that
 // have something new.
-nb::tuple store_batch(Lanes& lanes, const DeliveryBatch& batch, std::optional<std::vector<bool>> accepted, nb::list sources, nb::list ids,
+nb::tuple store_batch(NamedLanes& lanes, const DeliveryBatch& batch, std::optional<std::vector<bool>> accepted, nb::list sources, nb::list ids,
                 std::vector<int64_t> published_ms, std::string_view origin, std::vector<int64_t> origin_numbers, int64_t last_document,
                 int64_t last_body, nb::dict early) {
     KnownOfBatch given{std::move(sources), std::move(ids), std::move(published_ms), std::move(origin_numbers), origin, std::move(early)};
@@ -150,15 +168,15 @@ nb::object object_of(const Lanes::Message& message) {
     return nb::make_tuple(bytes_of(message.items), message.bodies, message.count, message.acknowledge_ms);
 }
 
-nb::object take(Lanes& lanes, uint32_t lane, uint64_t number, size_t items_max, size_t bytes_max) {
+nb::object take(NamedLanes& lanes, uint32_t lane, uint64_t number, size_t items_max, size_t bytes_max) {
     return object_of(lanes.take(lane, number, items_max, bytes_max));
 }
 
-nb::tuple acknowledge(Lanes& lanes, uint32_t lane, const std::vector<uint64_t>& numbers) {
+nb::tuple acknowledge(NamedLanes& lanes, uint32_t lane, const std::vector<uint64_t>& numbers) {
     Lanes::Acknowledged made = lanes.acknowledge(lane, numbers);
     nb::list ids, cursors;
     for (uint32_t slot : made.slots) {
-        ids.append(text_of(lanes.id(slot)));
+        ids.append(lanes.names[slot]);
         cursors.append(bytes_of(lanes.cursor(slot)));
     }
     return nb::make_tuple(made.count, ids, cursors, made.strays);
@@ -173,20 +191,17 @@ void bind_lanes(nb::module_& m) {
     m.def("distinct_payloads", &distinct_payloads, nb::arg("batch"), nb::arg("documents"),
           nb::sig("def distinct_payloads(batch: DeliveryBatch, documents: Sequence[bytes]) -> list[list[bytes | None]]"),
           "By document: its payloads, each once; None in place of one that is the document itself.");
-    nb::class_<Lanes>(m, "Lanes", "Deliveries that go well, from a match to its acknowledgement: see treecast.overlay.broker.lanes.")
+    nb::class_<NamedLanes>(m, "Lanes", "Deliveries that go well, from a match to its acknowledgement: see treecast.overlay.broker.lanes.")
         .def(nb::init<size_t>(), nb::arg("waiting_max"))
-        .def("open_lane", &Lanes::open_lane)
-        .def("close_lane", &Lanes::close_lane, nb::arg("lane"))
-        .def("join", &Lanes::join, nb::arg("id"), nb::arg("lane"), nb::arg("serial"), nb::arg("newest"), nb::arg("acknowledge_ms"))
-        .def("leave", [](Lanes& self, uint32_t slot) {
-            Lanes::Leaving left = self.leave(slot);
-            return nb::make_tuple(left.waiting, left.ready, left.done, left.newest);
-        }, nb::arg("slot"), nb::sig("def leave(self, slot: int) -> tuple[list[int], int, list[int], int]"),
+        .def("open_lane", &NamedLanes::open_lane)
+        .def("close_lane", &NamedLanes::close_lane, nb::arg("lane"))
+        .def("join", &NamedLanes::join_named, nb::arg("id"), nb::arg("lane"), nb::arg("serial"), nb::arg("newest"), nb::arg("acknowledge_ms"))
+        .def("leave", &NamedLanes::leave_named, nb::arg("slot"), nb::sig("def leave(self, slot: int) -> tuple[list[int], int, list[int], int]"),
            "What it waits for, how many of these were not sent, what is done after the first of them, and its newest document.")
-        .def("depth", [](const Lanes& self, uint32_t slot) { return nb::make_tuple(self.waiting(slot), self.ready(slot)); }, nb::arg("slot"),
+        .def("depth", [](const NamedLanes& self, uint32_t slot) { return nb::make_tuple(self.waiting(slot), self.ready(slot)); }, nb::arg("slot"),
              nb::sig("def depth(self, slot: int) -> tuple[int, int]"), "How many deliveries wait, and how many of these were not sent.")
-        .def("floor", &Lanes::floor, nb::arg("slot"))
-        .def("done", &Lanes::done, nb::arg("slot"))
+        .def("floor", &NamedLanes::floor, nb::arg("slot"))
+        .def("done", &NamedLanes::done, nb::arg("slot"))
         .def("store", &store_batch, nb::arg("batch"), nb::arg("accepted").none(), nb::arg("sources"), nb::arg("ids"), nb::arg("published_ms"),
              nb::arg("origin"), nb::arg("origin_numbers"), nb::arg("last_document"), nb::arg("last_body"), nb::arg("early"),
              nb::sig("def store(self, batch: DeliveryBatch, accepted: Sequence[bool] | None, sources: list[str], ids: list[str], "
@@ -197,7 +212,7 @@ void bind_lanes(nb::module_& m) {
         .def("take", &take, nb::arg("lane"), nb::arg("number"), nb::arg("items_max"), nb::arg("bytes_max"),
              nb::sig("def take(self, lane: int, number: int, items_max: int, bytes_max: int) -> tuple[bytes, list[int], int, int] | None"),
              "The next message: its items, the bodies of its payloads, how many items, and the least time to acknowledge.")
-        .def("take_again", [](const Lanes& self, uint32_t lane, uint64_t number) { return object_of(self.take_again(lane, number)); },
+        .def("take_again", [](const NamedLanes& self, uint32_t lane, uint64_t number) { return object_of(self.take_again(lane, number)); },
              nb::arg("lane"), nb::arg("number"),
              nb::sig("def take_again(self, lane: int, number: int) -> tuple[bytes, list[int], int, int] | None"),
              "The same message once more; None if one of its deliveries is done, or its subscription has left.")
@@ -205,12 +220,12 @@ void bind_lanes(nb::module_& m) {
              nb::sig("def acknowledge(self, lane: int, numbers: Sequence[int]) -> "
                      "tuple[int, list[str], list[bytes], list[tuple[int, int]]]"),
              "How many deliveries, the cursors of their subscriptions, and those of subscriptions that have left.")
-        .def("open_message", &Lanes::open_message, nb::arg("lane"), nb::arg("number"))
-        .def("on_lane", &Lanes::on_lane, nb::arg("lane"))
-        .def("first_unfinished", &Lanes::first_unfinished)
-        .def_prop_ro("unfinished", &Lanes::unfinished)
-        .def_prop_ro("total", &Lanes::total)
-        .def("longest", &Lanes::longest);
+        .def("open_message", &NamedLanes::open_message, nb::arg("lane"), nb::arg("number"))
+        .def("on_lane", &NamedLanes::on_lane, nb::arg("lane"))
+        .def("first_unfinished", &NamedLanes::first_unfinished)
+        .def_prop_ro("unfinished", &NamedLanes::unfinished)
+        .def_prop_ro("total", &NamedLanes::total)
+        .def("longest", &NamedLanes::longest);
 }
 
 }  // namespace treecast

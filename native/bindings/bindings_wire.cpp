@@ -77,6 +77,9 @@ nb::list encode_documents(const std::vector<const HeldDocument*>& documents, con
     {
         Interruptible unlocked;
         BinaryEncoder encoder(dictionary);
+        size_t bytes = 0;
+        for (const HeldDocument* document : documents) bytes += (**document).source.size();
+        all.reserve(bytes);
         for (const HeldDocument* document : documents) {
             encoder.encode(**document, all);
             ends.push_back(all.size());

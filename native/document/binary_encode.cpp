@@ -305,12 +305,17 @@ struct EncoderRun {
         to += count;
     }
 
-    // The number of a name that stands at an offset, and its length; null if it is not known, or written with a prefix. With one it
-    // would be longer by two bytes at least, so whether it ends where it should decides.
-    const BinaryEncoder::Code* code_of(uint32_t offset, uint32_t name) const {
-        const BinaryEncoder::Code& code = codes[name];
-        bool is_known = code.document == documents || code.document == BinaryEncoder::forever;
-        return is_known && ends_name(source[offset + code.length]) ? &code : nullptr;
+    // The number of a name that stands at an offset, and its length; null if it is written with a prefix. With one it would be longer
+    // by two bytes at least, so whether it ends where it should decides.
+    const BinaryEncoder::Code* code_of(uint32_t offset, uint32_t name) {
+        BinaryEncoder::Code& code = codes[name];
+        if (__builtin_expect(code.document != documents && code.document != BinaryEncoder::forever, 0)) {
+            std::string_view local = encoder.table_->local(name);
+            if (!ends_name(source[offset + local.size()])) return nullptr;
+            encoder.code_of(local, name);              // which writes it down
+            return &code;
+        }
+        return ends_name(source[offset + code.length]) ? &code : nullptr;
     }
 
     void segment(uint32_t end, uint32_t texts_end) {

@@ -18,7 +18,7 @@ struct BinaryRun {
     // Limits.
     const unsigned char* token_safe;         // before this one, four bytes may be read
     const char *base, *value_end, *text_end, *out_safe;
-    uint32_t elements_stop, texts_stop, depth_max, uri, scope;
+    uint32_t elements_stop, texts_stop, depth_max, attributes_max, value_bytes_max, uri, scope;
     size_t attributes_stop;
     // Where it is.
     const unsigned char* token;
@@ -40,6 +40,8 @@ struct BinaryRun {
         out_safe = pass.out_end - std::min<std::ptrdiff_t>(tag_bytes_max, pass.out_end - pass.out);
         texts_stop = pass.has_bracket ? 0 : pass.form.texts;
         depth_max = pass.state.limits.depth_max;
+        attributes_max = static_cast<uint32_t>(std::min<uint64_t>(pass.state.limits.attributes_max, ~0u));
+        value_bytes_max = static_cast<uint32_t>(std::min<uint64_t>(pass.state.limits.attribute_bytes_max, ~0u));
         load();
     }
     static constexpr std::ptrdiff_t tag_token_bytes = 4;
@@ -53,6 +55,7 @@ struct BinaryRun {
         attribute_names = pass.state.document.attribute_name.data(), attribute_values = pass.state.document.attribute_value.data();
         attributes_stop = d.attribute_name.capacity();
         uri = pass.state.prefix_uri[0];
+        if (uri == unresolved) uri = declaration;           // which no element has
         scope = static_cast<uint32_t>(pass.state.hidden.size());
         // Up to the next pause, at which the pass looks whether the call was interrupted.
         elements_stop = std::min(pass.form.elements, (elements / ReaderState::elements_per_pause + 1) * ReaderState::elements_per_pause - 1);
@@ -65,12 +68,15 @@ struct BinaryRun {
 
     TREECAST_INLINE uint32_t offset(const char* at) const { return static_cast<uint32_t>(at - base); }
 
+    static_assert(std::endian::native == std::endian::little);
     // A number of one byte or two; false if it is longer.
     TREECAST_INLINE bool number(uint32_t& number) {
-        uint32_t low = token[0], high = token[1], has_high = low >> 7;
+        uint16_t bytes;
+        std::memcpy(&bytes, token, sizeof bytes);          // lowest first: see the assertion above
+        uint32_t pair = bytes, has_high = pair >> 7 & 1;
         token += 1 + has_high;
-        number = (low & 0x7F) | (high << 7 & -has_high);
-        return !(low & high & 0x80);
+        number = (pair & 0x7F) | (pair >> 1 & 0x3F80 & -has_high);
+        return (pair & 0x8080) != 0x8080;
     }
     TREECAST_INLINE QName* name_of(uint32_t code) const {
         if (code < pass.dictionary_count) return pass.dictionary_names[code];
@@ -79,11 +85,14 @@ struct BinaryRun {
     }
     // Both sides are padded.
     TREECAST_INLINE void put(const char* from, size_t count) {
-        for (size_t done = 0; done < count; done += 64) std::memcpy(out + done, from + done, 64);
+        for (size_t done = 0; done < count; done += 64) {
+            Scan::copy_32(out + done, from + done);
+            Scan::copy_32(out + done + 32, from + done + 32);
+        }
         out += count;
     }
     TREECAST_INLINE void put_name(const QName& name) {
-        std::memcpy(out, name.bytes, short_name_bytes);
+        Scan::copy_32(out, name.bytes);
         out += name.length;
     }
     static TREECAST_INLINE bool starts_inside(const char* at) { return static_cast<signed char>(*at) < -64; }
@@ -91,8 +100,13 @@ struct BinaryRun {
     // A tag that is done, or false: nothing has changed that counts.
     TREECAST_INLINE bool tag(uint32_t code, bool has_attributes, bool empty) {
         QName* name = name_of(code);
-        if (__builtin_expect(!name || elements >= elements_stop || depth >= depth_max || out >= out_safe, 0)) return false;
-        if (__builtin_expect(name->length >= short_name_bytes || name->prefix || name->element_uri != uri || uri == unresolved, 0)) return false;
+        if (__builtin_expect(!name, 0)) return false;
+        if (__builtin_expect(elements >= elements_stop, 0)) return false;
+        if (__builtin_expect(depth >= depth_max, 0)) return false;
+        if (__builtin_expect(out >= out_safe, 0)) return false;
+        if (__builtin_expect(name->length >= short_name_bytes, 0)) return false;
+        if (__builtin_expect(name->prefix, 0)) return false;
+        if (__builtin_expect(name->element_uri != uri, 0)) return false;
         uint32_t element = elements, attributes_before = attributes;
         starts[element] = offset(out);
         *out++ = '<';
@@ -126,7 +140,7 @@ struct BinaryRun {
 
     TREECAST_INLINE bool put_attributes() {
         uint32_t count;
-        if (!number(count) || !count || count > pass.state.limits.attributes_max || attributes + count > attributes_stop) return false;
+        if (!number(count) || !count || count > attributes_max || attributes + count > attributes_stop) return false;
         ++stamp;
         for (; count; --count) {
             uint32_t code, argument;
@@ -134,11 +148,16 @@ struct BinaryRun {
             bool is_short = number(code);
             is_short &= number(argument);
             QName* name = name_of(code >> 1);
-            if (__builtin_expect(!is_short || code & 1 || !name, 0)) return false;
-            if (__builtin_expect(name->length >= short_name_bytes || name->attribute_uri || name->stamp == stamp, 0)) return false;
-            if (__builtin_expect(argument > static_cast<uint64_t>(value_end - value) || argument > pass.state.limits.attribute_bytes_max ||
-                                     std::ptrdiff_t(argument + short_name_bytes + 4) >= out_safe - out || (argument && starts_inside(value)), 0))
-                return false;
+            if (__builtin_expect(!is_short, 0)) return false;
+            if (__builtin_expect(code & 1, 0)) return false;
+            if (__builtin_expect(!name, 0)) return false;
+            if (__builtin_expect(name->length >= short_name_bytes, 0)) return false;
+            if (__builtin_expect(name->attribute_uri, 0)) return false;
+            if (__builtin_expect(name->stamp == stamp, 0)) return false;
+            if (__builtin_expect(argument > static_cast<uint64_t>(value_end - value), 0)) return false;
+            if (__builtin_expect(argument > value_bytes_max, 0)) return false;
+            if (__builtin_expect(std::ptrdiff_t(argument + short_name_bytes + 4) >= out_safe - out, 0)) return false;
+            if (__builtin_expect(starts_inside(value), 0)) return false;       // behind the last one stands a '<'
             name->stamp = stamp;
             *out++ = ' ';
             put_name(*name);
@@ -178,9 +197,12 @@ struct BinaryRun {
     }
 
     TREECAST_INLINE bool plain_text(uint32_t length) {
-        if (__builtin_expect(after_content || !length || texts >= texts_stop || length > static_cast<uint64_t>(text_end - text) ||
-                                 length >= static_cast<uint64_t>(out_safe > out ? out_safe - out : 0) || starts_inside(text), 0))
-            return false;
+        if (__builtin_expect(after_content, 0)) return false;
+        if (__builtin_expect(!length, 0)) return false;
+        if (__builtin_expect(texts >= texts_stop, 0)) return false;
+        if (__builtin_expect(length > static_cast<uint64_t>(text_end - text), 0)) return false;
+        if (__builtin_expect(static_cast<std::ptrdiff_t>(length) >= out_safe - out, 0)) return false;
+        if (__builtin_expect(starts_inside(text), 0)) return false;
         after_content = true;
         uint32_t begin = offset(out);
         put(text, length);

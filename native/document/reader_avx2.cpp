@@ -5,6 +5,8 @@
 #include "document/reader_state.hpp"
 #include "document/survey.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #if TREECAST_X86
@@ -61,6 +63,7 @@ struct Scan {
             if (found) return at + __builtin_ctz(found);
         }
     }
+    static TREECAST_INLINE void copy_32(void* to, const void* from) { _mm256_storeu_si256(static_cast<Bytes*>(to), load(from)); }
     // At most 32, which means 32 or more.
     static TREECAST_INLINE uint32_t name_length(const char* at) {
         const Bytes table = stop_table(' ', 0, 0, 0, '\t', '\n', 0, '=', '>', '/');

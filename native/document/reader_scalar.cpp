@@ -3,6 +3,8 @@
 #include "document/reader_state.hpp"
 #include "document/survey.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #define TREECAST_INLINE inline __attribute__((always_inline))
@@ -31,6 +33,7 @@ constexpr std::array<uint8_t, 256> stops = [] {
 inline uint8_t stop_at(const char* at) { return stops[static_cast<unsigned char>(*at)]; }
 
 struct Scan {
+    static TREECAST_INLINE void copy_32(void* to, const void* from) { std::memcpy(to, from, 32); }
     static const char* find_text_stop(const char* at) {
         while (!(stop_at(at) & text)) ++at;
         return at;

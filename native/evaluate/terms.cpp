@@ -163,15 +163,28 @@ Terms::Result Terms::value(uint32_t index, const Context& context) {
 // A term that depends on nothing but the document has one value.
 const Terms::Result& Terms::kept(uint32_t index, const Context& context) {
     const uint32_t number = index < shared_numbers_.size() ? shared_numbers_[index] : none;
-    const uint32_t stamp = number == none ? stamp_ : document_stamp_;
-    auto place = [&]() -> Kept& { return number == none ? kept_[index] : shared_[number]; };
-    if (place().stamp != stamp) {
+    const bool is_shared = number != none && shared_[number].stamp == document_stamp_;
+    if (!is_shared && kept_[index].stamp != stamp_) {
         Result result = compute(index, context);
-        place() = {stamp, std::move(result)};
+        if (number != none && share(number, result)) return shared_[number].result;
+        kept_[index] = {stamp_, std::move(result)};
     }
-    const Result& result = place().result;
+    const Result& result = is_shared ? shared_[number].result : kept_[index].result;
     spend(1 + result.items.size() / 8 + result.string.size() / 32);
     return result;
+}
+
+// Keeps a value for other queries. What is kept has a limit: at it, all is forgotten.
+bool Terms::share(uint32_t number, Result& result) {
+    const uint64_t bytes = sizeof(Kept) + result.items.size() * sizeof(uint32_t) + result.string.size();
+    if (bytes > shared_bytes_max / 8) return false;
+    if (shared_bytes_ + bytes > shared_bytes_max) {
+        for (Kept& kept : shared_) kept = {};
+        shared_bytes_ = 0;
+    }
+    shared_bytes_ += bytes;
+    shared_[number] = {document_stamp_, std::move(result)};
+    return true;
 }
 
 Terms::Result Terms::compute(uint32_t index, const Context& context) {

@@ -69,6 +69,7 @@ private:
 
     void spend(uint64_t steps);
     void begin_sharing();
+    bool share(uint32_t number, Result& result);
     static bool is_fixed(const Term& term) { return !term.uses_context && !term.variables && term.kind != TermKind::literal && term.kind != TermKind::number; }
     Result compute(uint32_t term, const Context& context);
     const Result& kept(uint32_t term, const Context& context);
@@ -115,6 +116,8 @@ private:
     std::vector<Kept> kept_;
     std::span<const uint32_t> shared_numbers_;
     std::vector<Kept> shared_;                       // by number; their stamp is that of the document
+    static constexpr uint64_t shared_bytes_max = 32u << 20;
+    uint64_t shared_bytes_ = 0;                      // what has been kept in them since they were last emptied
     uint32_t document_stamp_ = 0;
     std::span<const uint32_t> variables_;
     std::vector<uint32_t> marks_;                    // by item: the stamp of the walk that has seen it

@@ -156,6 +156,7 @@ private:
     uint64_t forks_ = forks_survived();          // when a Matcher was lent last
     std::atomic<uint64_t> matches_expected_ = 0; // by a thousand documents, as in the batch before
     std::atomic<size_t> payload_bytes_ = 0;      // of the batch before: room for as many more
+    std::atomic<size_t> text_bytes_{0};             // likewise, texts
 };
 
 // Sorts slots into the order of addition.

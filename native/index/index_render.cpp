@@ -224,6 +224,7 @@ DeliveryBatch Index::render_part(size_t count, const std::function<GivenDocument
     store_.merge_if_due();
     auto reading = store_.read();
     DeliveryBatch batch = begin_piece(store_.view(), std::min(payload_bytes_.load(), room_bytes_max));
+    if (options.texts != DeliveryOptions::Texts::none) batch.texts.room(std::min(text_bytes_.load(), room_bytes_max));
     Lease matcher(*this);
     matcher->adopt(*batch.view);
     std::vector<uint64_t> scratch;
@@ -239,6 +240,7 @@ DeliveryBatch Index::render_part(size_t count, const std::function<GivenDocument
     matcher.keep();
     // A running estimate that shrinks slowly, so that one small batch does not make the next one reallocate.
     payload_bytes_ = std::max(batch.bytes.size(), payload_bytes_.load() / 2);
+    text_bytes_ = std::max(batch.texts.size(), text_bytes_.load() / 2);
     return batch;
 }
 

@@ -202,21 +202,32 @@ Lanes::Message Lanes::take_again(uint32_t lane, uint64_t number) const {
 Lanes::Message Lanes::write_message(std::span<const Entry> entries) const {
     Message message;
     NumberMap<int64_t, size_t> places;
+    // Those of a document come one after the other, and mostly have one payload.
+    int64_t body = -1, number = -1;
+    size_t place = 0;
+    const WaitedFor* document = nullptr;
     message.count = entries.size();
     message.acknowledge_ms = std::numeric_limits<int64_t>::max();
     message_pack::append_array(entries.size(), message.items);
     for (const Entry& entry : entries) {
         message.acknowledge_ms = std::min(message.acknowledge_ms, slots_[entry.slot].acknowledge_ms);
-        auto [place, is_first] = places.emplace(entry.body, message.bodies.size());
-        if (is_first) message.bodies.push_back(entry.body);
-        write_item(entry, place->second, message.items);
+        if (entry.body != body) {
+            body = entry.body;
+            auto [known, is_first] = places.emplace(body, message.bodies.size());
+            if (is_first) message.bodies.push_back(body);
+            place = known->second;
+        }
+        if (entry.document != number) {
+            number = entry.document;
+            document = &documents_.find(number)->second;
+        }
+        write_item(entry, *document, place, message.items);
     }
     return message;
 }
 
 // [subscription, document, published_ms, attempt, payload, origin, origin_number]: `Item` of overlay/messages.py.
-void Lanes::write_item(const Entry& entry, size_t place, std::string& out) const {
-    const WaitedFor& document = documents_.find(entry.document)->second;
+void Lanes::write_item(const Entry& entry, const WaitedFor& document, size_t place, std::string& out) const {
     message_pack::append_array(7, out);
     message_pack::append_text(slots_[entry.slot].id, out);
     message_pack::append_number(static_cast<uint64_t>(entry.document), out);
@@ -233,15 +244,24 @@ Lanes::Acknowledged Lanes::acknowledge(uint32_t number_of_lane, std::span<const 
     for (uint64_t number : numbers) {
         auto known = lane.messages.find(number);
         if (known == lane.messages.end()) continue;
+        int64_t document = 0;                   // of the entry before, and how many deliveries of it are done
+        uint32_t deliveries = 0;
         for (const Entry& entry : known->second) {
+            if (entry.document != document) {
+                if (deliveries) finish(document, deliveries);
+                document = entry.document;
+                deliveries = 0;
+            }
             Subscriber& subscriber = slots_[entry.slot];
             if (subscriber.serial != entry.serial) {
                 made.strays.emplace_back(entry.serial, entry.document);
-            } else if (settle(subscriber, entry.document) && !subscriber.is_changed) {
+            } else if (settle(subscriber, entry.document)) {
+                ++deliveries;
+                if (!subscriber.is_changed) made.slots.push_back(entry.slot);
                 subscriber.is_changed = true;
-                made.slots.push_back(entry.slot);
             }
         }
+        if (deliveries) finish(document, deliveries);
         made.count += known->second.size();
         lane.messages.erase(known);
     }
@@ -249,7 +269,7 @@ Lanes::Acknowledged Lanes::acknowledge(uint32_t number_of_lane, std::span<const 
     return made;
 }
 
-// A delivery is done. False if it was: its subscription may have left and come back since it was sent.
+// A delivery is done, which the caller tells `finish`. False if it was: its subscription may have left and come back since it was sent.
 bool Lanes::settle(Subscriber& subscriber, int64_t document) {
     auto& waiting = subscriber.waiting;
     auto sent_end = waiting.end() - static_cast<std::ptrdiff_t>(subscriber.ready);
@@ -258,7 +278,6 @@ bool Lanes::settle(Subscriber& subscriber, int64_t document) {
     const bool is_first = at == waiting.begin();
     waiting.erase(at);
     --total_;
-    finish(document);
     auto& done = subscriber.done;
     if (!is_first) {
         done.insert(std::lower_bound(done.begin(), done.end(), document), document);
@@ -268,9 +287,9 @@ bool Lanes::settle(Subscriber& subscriber, int64_t document) {
     return true;
 }
 
-void Lanes::finish(int64_t document) {
+void Lanes::finish(int64_t document, uint32_t deliveries) {
     auto known = documents_.find(document);
-    if (!--known->second.count) documents_.erase(known);
+    if (!(known->second.count -= deliveries)) documents_.erase(known);
 }
 
 std::vector<Lanes::Stray> Lanes::open_message(uint32_t lane, uint64_t number) {

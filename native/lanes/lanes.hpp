@@ -154,10 +154,10 @@ private:
     bool is_sent(const Entry& entry) const;
     Message write_message(std::span<const Entry> entries) const;
     bool settle(Subscriber& subscriber, int64_t document);
-    void finish(int64_t document);
+    void finish(int64_t document, uint32_t deliveries = 1);
     uint32_t origin_of(std::string_view origin);
     uint32_t slot_of(std::string_view id, int64_t hint);
-    void write_item(const Entry& entry, size_t place, std::string& out) const;
+    void write_item(const Entry& entry, const WaitedFor& document, size_t place, std::string& out) const;
 
     const size_t waiting_max_;
     size_t total_ = 0;
