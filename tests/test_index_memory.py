@@ -26,6 +26,16 @@ def test_stats_of_an_empty_index() -> None:
     assert stats.cache_bytes >= 0
 
 
+def test_what_is_learned_takes_memory_for_what_was_met() -> None:
+    """Each state meets one name of hundreds: no state has room for all of them."""
+    names = range(300)
+    index = Index()
+    index.add_many((f"s{name}", f"/r/a{name}/b{name}/c") for name in names)
+    document = "".join(f"<a{name}><b{name}><c/></b{name}></a{name}>" for name in names)
+    assert len(index.match(f"<r>{document}</r>".encode())) == len(names)
+    assert 0 < index.stats().cache_bytes < 300_000
+
+
 @pytest.mark.house
 def test_bytes_are_few_and_shrink_to_nearly_nothing() -> None:
     """The small twin of the million in bench/churn.py."""

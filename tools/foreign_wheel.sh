@@ -19,7 +19,7 @@ for command in qemu-aarch64-static debootstrap; do
     PATH=$PATH:/usr/sbin command -v $command >/dev/null ||
         { echo "treecast: missing: $command; run as root: apt-get install -y --no-install-recommends qemu-user-static debootstrap" >&2; exit 2; }
 done
-wheel=$(ls dist/treecast-*-cp311-cp311-manylinux_*_aarch64.whl)
+wheel=$(ls dist/treecast-*-cp311-cp311-manylinux*_aarch64.whl)
 
 if [ ! -e "$world/complete" ]; then
     mirror=$(apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Created-By: Packages' |

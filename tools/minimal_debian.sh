@@ -52,7 +52,7 @@ carry() {
         configuration=${configuration//"$from"//this-machine$from}
     elif [ -d "$from" ] && [ "$(du -sm "$from" | cut -f1)" -le 16 ]; then
         mkdir -p "$world$from"
-        cp -rL "$from/." "$world$from"
+        cp -rL --remove-destination "$from/." "$world$from"    # never through a link of the world into this machine
     elif [ -d "$from" ] && [ ! -d "$world$from" ]; then
         mkdir -p "$world$from"
         mount --bind "$from" "$world$from"
@@ -102,7 +102,7 @@ chroot "$world" useradd --create-home --shell /bin/bash someone
 for home in /root /home/someone; do
     if [ "$part" = wheel ]; then
         mkdir "$world$home/treecast"
-        cp dist/treecast-*-cp311-cp311-manylinux_*_"$(uname -m)".whl "$world$home/treecast/"
+        cp dist/treecast-*-cp311-cp311-manylinux*_"$(uname -m)".whl "$world$home/treecast/"
     else
         git clone --quiet --no-local "$checkout" "$world$home/treecast"
     fi

@@ -11,6 +11,7 @@
 
 #include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
+#include "engines/subscriptions.hpp"
 #include "query/settings.hpp"
 #include "query/transformation.hpp"
 #include "render/render.hpp"
@@ -19,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -135,9 +137,10 @@ struct Plan {
     std::shared_ptr<const Program> clauses, body;
     uint32_t clauses_key = no_entry, body_key = no_entry;
     std::vector<uint32_t> places;              // for each outer variable of the body, where it is among those bound
-    // What the requesting subscription fills in: its literals as numbers of Keys, and its text until they are in the program.
+    // What the requesting subscription fills in: its literals as numbers of Keys, and where its text is until they are in the
+    // program. PERF: bench/rendering.py: the text is not read where what it binds has been found for another.
     std::span<const uint32_t> filled;
-    mutable std::string_view unfilled;
+    mutable std::optional<HeldQuery> unfilled;
     std::shared_ptr<const Transformation> list;
     std::unique_ptr<const Query> query;        // elements
     bool unfit = false;                        // its form does not do: each text needs a plan of its own

@@ -103,8 +103,9 @@ def apply(index: Index, before: pa.Table, wanted: pa.Table) -> tuple[pa.Table, C
 
     places, is_same, removed_rows = compare(before, wanted)
     old = before.take(places)
-    is_in_index = pc.invert(pc.fill_null(old.column("refused"), True))  # is in the index now
+    is_in_index = pc.invert(pc.fill_null(old.column("refused"), True))
     is_changed = pc.invert(is_same)
+
     for id in removed_rows.filter(pc.invert(removed_rows.column("refused"))).column("id").to_pylist():
         index.remove(id)
     refusals = _replace(index, wanted.filter(pc.and_(is_changed, is_in_index)))
@@ -113,6 +114,8 @@ def apply(index: Index, before: pa.Table, wanted: pa.Table) -> tuple[pa.Table, C
         refusals += [(row["id"], row["message"]) for row in index.add_many(new, on_refused="report").to_pylist()]
     for id, message in refusals[:LISTED_MAX]:
         log.warning("the subscription %r is refused: %s", id, message.splitlines()[0])
+
+    # A row that is the same stays marked as it was.
     is_refused_now = pc.is_in(wanted.column("id"), value_set=pa.array([id for id, _ in refusals], pa.large_string()))
     marks = pc.if_else(is_same, pc.fill_null(old.column("refused"), False), is_refused_now)
     added_count = pc.sum(pc.is_null(places)).as_py() or 0
@@ -121,7 +124,7 @@ def apply(index: Index, before: pa.Table, wanted: pa.Table) -> tuple[pa.Table, C
 
 
 def _replace(index: Index, rows: pa.Table) -> list[tuple[str, str]]:
-    """Give ids that the index holds other queries; those whose new one is refused go."""
+    """Give ids of the index new queries. An id whose new query is refused is removed; the answer is (id, message)."""
     refusals = []
     for row in rows.to_pylist():
         try:

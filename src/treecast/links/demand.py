@@ -1,9 +1,12 @@
 """A Demand: what one subscription, or one link further down, allows to be done to documents before they reach it.
 
-Two things may be. *Projection*: everything but its needs is removed (treecast.links.needs). *Restructuring*: the
-first steps of its own list are done already; its `series` is these steps as steps on the whole document, and
-`remainder(k)` is what has still to be done after the first k of them. Where one of them is not allowed, the reason
-says why, as a phrase that follows an id.
+Two things may be done early:
+
+- *Projection*: everything but its needs is removed (`treecast.links.needs`).
+- *Restructuring*: the first steps of its own list are applied. Its `series` is these steps, written for the whole
+  document; `remainder(k)` is what is still to be done after the first k of them.
+
+Where one of the two is not allowed, a reason says why, as a phrase that follows an id.
 
     >>> from treecast.model import Subscription
     >>> demand = Demand.of(Subscription("q", "from /news/item drop //ad; rename //table to list; keep //p"))
@@ -45,7 +48,8 @@ class Early:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is allowed. `needs` without `unprojected`, `series` as far as it goes, `unmoved` says why not further."""
+    """What is allowed: projection to `needs`, unless `unprojected` says why not; and the steps of `series`, where
+    `unmoved` says why there are no more."""
 
     source: Subscription | Early | None
     """Whose demand it is; None is that of a link that passes documents on as they come."""
@@ -53,7 +57,7 @@ class Demand:
     unprojected: str = ""
     series: tuple[Change, ...] = ()
     lead: int = 0
-    """How many steps of the series are none of its own: 1 where it begins by keeping what its list starts from."""
+    """How many steps of the series are not in its list: 1 if the series begins by keeping what the list starts from."""
     unmoved: str = ""
     empty: bool = False
     """Whether it is delivered an empty payload where nothing is left."""

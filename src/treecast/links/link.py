@@ -15,12 +15,15 @@
     >>> link.early.projection
     'q3 is delivered whole documents'
 
-Theory of operation. Restructuring is tried first: the series of all demands have their first k steps in common, in a
-trie that counts how many go through each of its places. Then projection: `keep` of all needs together. Needs are
-counted by path, and below by the alternatives of conditions that lead to one; the alternatives are a disjunction, and
-where there are too many, what all of them have in common is taken, which may be nothing: then the condition is true,
-never false. So one demand more or less costs what that one is long, and a new text at most `paths_max` times
-`alternatives_max`, however many there are.
+Theory of operation. Restructuring is tried first: how many first steps do the series of all demands have in common? A
+trie of the series counts how many go through each of its places.
+
+Then projection is tried: one `keep` of all needs. Needs are counted by path, and for each path by the alternatives, of
+which one has to hold. Where there are too many alternatives, the conditions that all of them have are taken instead.
+That may be none: then everything on the path is kept, and nothing that is needed is lost.
+
+So adding or removing a demand costs as much as that demand is long. A new text costs at most `paths_max` times
+`alternatives_max`, however many demands there are.
 
 remainder(early(document)) == original(document), for every demand. For projection treecast.links.needs says why;
 for restructuring it is the list itself, cut in two. A link behind another one is a demand of it:
@@ -64,7 +67,7 @@ class Nothing:
 
 @dataclass(slots=True)
 class _Place:
-    """In the trie of series: how many go through here, whose series ends here, and the steps that follow."""
+    """A place in the trie of series: how many go through it, whose series end here, and the steps that follow."""
 
     count: int = 0
     ends: dict[Hashable, None] = field(default_factory=dict)
@@ -73,7 +76,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _PathTally:
-    """Of one path: how many alternatives there are, each with its count, and how many a condition is in."""
+    """What is needed of one path: its alternatives, each with its count, and in how many of them each condition is."""
 
     need: Need
     count: int = 0

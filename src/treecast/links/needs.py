@@ -1,23 +1,26 @@
-"""What a subscription needs of a document: the elements that it binds, whole. If that is all, the rest may go early.
+"""What a subscription needs of a document: the elements that it binds, whole. The rest may be removed early.
 
-Theory of operation. `keep P[C]` leaves of a document the elements that P selects and of which C holds, whole, and the
-elements round them, bare: with their names and attributes, without their other content. Let a query bind P by its
-`for`, with a `where` that implies C, and use nothing but what it binds. On what is left it gives the same as on the
-document, if
+Theory of operation. `keep P[C]` leaves two kinds of elements of a document. Those that P selects and for which C holds
+stay whole. Those around them stay *bare*: with their names and attributes, without their other content.
+
+Let a query bind P in its `for`, with a `where` that implies C, and use nothing but what it binds. Then it gives the
+same result on what is left as on the document, if
 
 1. P selects the same elements again: the predicates of the steps above the last read names and attributes only
-   (`own`), and no step counts positions, since their siblings may be gone. Where they do, what is kept whole is
-   the element that the condition is about, or the one round those that are counted, and C says what has to be in it;
+   (`own`), and no step counts positions, since siblings may be removed. Where they read more, the element that the
+   condition is about is kept whole, or the one around those that are counted, and C says what has to be in it;
 2. of the elements that it binds, those that pass `where` are whole, so that `where`, `order by` and `return` see what
    they saw: no path of theirs is absolute;
-3. no other element passes that did not before. A bare one may: where one binding lies inside another, the outer one
-   may be left bare. So the conditions must be *monotone*, or it must be impossible that what is kept lies inside a
-   binding: all of it is bound at that depth or above (Link asks for this, because it knows all that is kept).
+3. no other element passes that did not pass before. A bare one might: if one binding lies inside another, the outer
+   one may be left bare. So either the conditions are *monotone*, or nothing that is kept may lie inside a binding: all
+   of it is bound at that depth or above. (`Link` checks the latter, because it knows all that is kept.)
 
-The same holds of what a path query selects where elements are delivered, of the elements that a list of steps starts
-from, and of a further `keep` after the first. Source: ONYX, section 4.2.2, conditions 1 to 3 of early projection. We
-differ: where the paper rewrites documents with a FLWR query, `keep` leaves the elements round the bindings as they
-are, so that the query itself is its own remainder; and several `for` paths are a union.
+The same holds for what a path query selects where elements are delivered, for the elements that a list of steps starts
+from, and for a second `keep` after the first.
+
+Source: ONYX, section 4.2.2, conditions 1 to 3 of early projection. We differ: the paper rewrites documents with a FLWR
+query; `keep` leaves the elements around the bindings as they are, so that a query is its own remainder. Several `for`
+paths are a union.
 
     >>> import treecast
     >>> needs, = [needs_of_shape(treecast.parse("for $n in $msg/a/b where $n/@c = 1 return $n/d").tree)]

@@ -1,13 +1,15 @@
 """From many expressions a small set that covers them (X8), chosen by what documents look like.
 
-Theory of operation. Each query is reduced to the plain path of each of its branches (its *skeletons*, see `facts`),
-which covers it; where that has no name in it, to an element or a value that must be there. A skeleton has
-*generalisations* that cover it in turn by construction: its prefixes, its suffixes after `//`, each of its names
-after `//`, and `/*`. Choosing few of them so that every skeleton is covered is a set cover, where a generalisation
-costs a fixed price for being there, and the share of documents that it alone would forward. The greedy choice, best
-ratio of cost to skeletons newly covered first, is repeated with a higher price until the set is small enough; with `/*`
-as the last resort any size can be met. Selectivities come from a sample of documents, matched with all generalisations
-at once by an index of them.
+Theory of operation. Each query is reduced to the plain path of each of its branches: its *skeletons*, see `facts`. They
+cover it. A skeleton without any name is replaced by an element or a value that must be there.
+
+A skeleton has *generalisations*, which cover it by construction: its prefixes, its suffixes after `//`, each of its
+names after `//`, and `/*`. To choose few of them, so that every skeleton is covered, is a set cover. A generalisation
+costs a fixed price, plus the share of documents that it alone would forward.
+
+The choice is greedy: the best ratio of cost to newly covered skeletons comes first. It is repeated with a higher price
+until the set is small enough; `/*` is the last resort, so that any size can be met. Selectivities come from a sample of
+documents, which one index of all generalisations matches.
 
 There are never false negatives; the share of false forwards is reported.
 
@@ -164,15 +166,16 @@ def of_paths(
 
 def cover(paths: Iterable[str], selectivity: Selectivity, filters_max: int) -> dict[str, str]:
     """For each path the filter that covers it, with at most `filters_max` filters."""
-    distinct = list(dict.fromkeys(paths))
-    sources = shorten_paths(distinct)
+    sources = shorten_paths(list(dict.fromkeys(paths)))
     sources = {path: ANYTHING if source == "//*" else source for path, source in sources.items()}
     distinct_sources = list(dict.fromkeys(sources.values()))
+
     options = {source: generalisations(source) for source in distinct_sources}
     covered_by: dict[str, list[str]] = {}
     for source, texts in options.items():
         for text in texts:
             covered_by.setdefault(text, []).append(source)
+
     # What covers one source only is worth no more than that source itself.
     own = set(distinct_sources)
     candidates = {text: sources for text, sources in covered_by.items() if len(sources) > 1 or text in own}
@@ -201,8 +204,10 @@ def _within(
 
 
 def shorten_paths(paths: Sequence[str], sources_max: int = SOURCES_MAX) -> dict[str, str]:
-    """For each path itself, or, where there are more than `sources_max`, a prefix of it: as long as it may be so that
-    not too many differ."""
+    """For each path itself; or, if there are more than `sources_max` paths, a prefix of it.
+
+    All prefixes have the same number of steps, the largest at which no more than `sources_max` of them differ.
+    """
     if len(paths) <= sources_max:
         return {path: path for path in paths}
     steps_by_path = {path: _steps(path) for path in paths}
@@ -229,7 +234,8 @@ def _greedy(
     price: float,
     filters_max: int,
 ) -> dict[str, str]:
-    forwarded_bits = 0
+    """For each source the filter that covers it. Filters are chosen one by one; the last that fits covers the rest."""
+    forwarded_bits = 0  # documents that have to be forwarded, or are already
     for source in sources:
         forwarded_bits |= selectivity.bits(source)
     own = set(sources)
@@ -243,8 +249,8 @@ def _greedy(
             return float("inf")
         if text in own:
             return price / gain
-        # One document more than the sample has, of which a path with many names matches little: breaks ties, and is
-        # all there is to go by where there is no sample.
+        # As if the sample had one more document, of which a path with many names matches little. That breaks ties, and
+        # decides alone if there is no sample.
         name_count = sum(test != "*" for _, test in _steps(text))
         extra = (selectivity.bits(text) & ~forwarded_bits).bit_count() + 0.5**name_count
         return float(price + extra * weight) / gain
@@ -255,12 +261,15 @@ def _greedy(
     while remaining:
         if filters == filters_max - 1:
             return filter_by_source | dict.fromkeys(remaining, _narrowest(remaining, candidates, selectivity))
+
+        # The rating may have become worse since it was computed: if another one is better now, this one goes back.
         old_rating, text = heapq.heappop(heap)
         rating = rate(text)
         if rating > old_rating and heap and rating > heap[0][0]:
             if rating < float("inf"):
                 heapq.heappush(heap, (rating, text))
             continue
+
         covered_sources = [source for source in candidates[text] if source in remaining]
         if not covered_sources:
             continue

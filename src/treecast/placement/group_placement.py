@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from treecast.document import Bytes
 from treecast.model import Subscription
 from treecast.placement.facts import Survey, survey
+from treecast.placement.filter_tree import FilterTree
 from treecast.placement.members import Members
 from treecast.placement.placement import check_shards
 from treecast.placement.router import Route, Router
@@ -72,3 +73,19 @@ class GroupPlacement(ABC):
 
     def __len__(self) -> int:
         return len(self._members)
+
+
+class FilteredPlacement(GroupPlacement):
+    """One whose groups are the chains of a tree of filters, which also routes the documents."""
+
+    _tree: FilterTree
+
+    def _leave(self, id: str) -> int:
+        return self._tree.remove(id)
+
+    def _shards_of(self, group: int) -> tuple[int, ...]:
+        return (self._tree.chain(group).shard,)
+
+    def router(self) -> Router:
+        """See Placement."""
+        return self._tree.router()

@@ -1,22 +1,27 @@
 """Coarse covering filters above, exact ones at the leaves (X6): XTrie's hierarchy of routers.
 
 Theory of operation. Subscriptions are divided step by step, so that a few coarse filters describe each part and most
-documents concern few parts: first by the root's name; then by sets of element names that rarely meet, given from a
-schema or found in a sample of documents, root by root; then by the rarest name that a query needs. A division is made
-as long as a part is worth more than one shard, where what it is worth is the number of its subscriptions times the
-share of the documents that come there; light parts share a shard. What no name divides any further is shared out by the
-text of the query. Each leaf is guarded by an aggregate of what it holds (`aggregate`), so a document must pass one
-filter per level and then one of the leaf's. Queries without a fixed root are a part that every document enters, as
-long as there are any; their leaves are guarded as well.
+documents concern few parts:
 
-Why root by root: the names that all documents of a type have meet all others of that type, and would join its kinds of
-documents into one set. Among the documents of one root they are left out, because most of these have them.
+1. by the name of the root;
+2. by sets of element names that rarely meet, which a schema gives, or a sample of documents, root by root;
+3. by the rarest name that a query needs;
+4. by the text of the query, where no name divides any further.
 
-A router is one index of all filters of all levels: they are matched in one pass, and the tree is walked in their
-answers.
+A part is divided as long as it is worth more than one shard: its worth is the number of its subscriptions times the
+share of the documents that come there. Light parts share a shard.
 
-Later subscriptions go down the same divisions: to the part that their names lead to, or, with a name that is new, to
-the lightest. A leaf's guards grow by what is new to them, up to twice `filters_max`; beyond, they become coarser.
+Each leaf is guarded by an aggregate of what it holds (`aggregate`). So a document must pass one filter per level, and
+then one of the leaf. Queries without a fixed root are a part that every document enters, if there are any; their leaves
+are guarded as well.
+
+Why root by root: some names are in all documents of a type. They meet all other names of that type, and would join its
+kinds of documents into one set. Among the documents of one root they are left out, because most of these have them.
+
+A router is one index of the filters of all levels. It matches them in one pass, and then walks the tree.
+
+Later subscriptions go down the same divisions, to the part that their names lead to; one with a new name goes to the
+lightest part. The guards of a leaf grow by what is new to them, up to twice `filters_max`; then they become coarser.
 
 Source: XTrie, "Hierarchical XTrie". We differ: names are local names; levels are passed by matching, not by separate
 machines; the third division is ours.
@@ -35,9 +40,8 @@ from treecast.placement.dimension import allot
 from treecast.placement.exclusive import exclusive_sets, name_sets
 from treecast.placement.facts import Survey
 from treecast.placement.filter_tree import Chain, FilterTree
-from treecast.placement.group_placement import GroupPlacement
+from treecast.placement.group_placement import FilteredPlacement
 from treecast.placement.root_name import root_name
-from treecast.placement.router import Router
 
 DIVISIONS = ("root", "exclusive", "name", "text")
 _OTHERS = ""  # the part of what has no such name
@@ -59,7 +63,7 @@ class _Part:
     """Of a leaf: for what a query is reduced to the filter that covers it."""
 
 
-class Hierarchical(GroupPlacement):
+class Hierarchical(FilteredPlacement):
     """A tree of filters over shards, grown from the first subscriptions that are added.
 
     `documents` is a sample of what will come. `exclusive` are sets of element names that never meet, if a schema says
@@ -124,16 +128,6 @@ class Hierarchical(GroupPlacement):
         if self._top is None and len(facts):
             self._top = self._grow(facts)
         self._tree.enter(facts.ids, [self._descend(facts, row) for row in range(len(facts))])
-
-    def _leave(self, id: str) -> int:
-        return self._tree.remove(id)
-
-    def _shards_of(self, group: int) -> tuple[int, ...]:
-        return (self._tree.chain(group).shard,)
-
-    def router(self) -> Router:
-        """See Placement."""
-        return self._tree.router()
 
     def describe(self) -> str:
         """See Placement."""

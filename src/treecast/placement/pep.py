@@ -1,21 +1,24 @@
 """Partitioning by exclusiveness patterns (O11): queries that compare the same thing with different values go apart.
 
 Theory of operation. A *pattern* is a path and a target in it that queries compare with `=`. A document in which the
-target occurs once can only match queries of one value, so queries divided by that value are divided well. (1) Choosing
-patterns: all that occur are counted by the queries that have them; greedily the one is taken that covers the most
-queries not covered yet, over how often its target occurs in a document; then each chosen pattern with a repeated target
-is replaced by one that repeats less, if coverage does not suffer. (2) Making partitions: the values of each chosen
-pattern are cut into K buckets that equally many queries ask for, and bucket i of every pattern is partition i. A query
-that has several of the patterns goes by one of them, which follows from its text, so that it can be found again.
-Queries without any are the "don't care" partition, the last one, which sees every document.
+target occurs once can only match queries of one value, so queries divided by that value are divided well.
 
-A document goes to the partitions of the values that occur in it *and* are asked for: the router holds, for every
-pattern and value in use, the query `path[target = value]`, which covers all queries that went by it. So a value that
-repeats, or is written in another way ("1", "1.0"), is no problem.
+Choosing patterns. For each pattern, the queries that have it are counted. The greedy choice takes the pattern that
+covers the most queries not covered yet, divided by how often its target occurs in a document. Then each pattern with a
+repeated target is replaced by one that repeats less, if as many queries stay covered.
 
-As queries come and go, new values fall into the bucket of their neighbour. When that has made partitions more uneven
-than they were or the patterns cover less (`unbalanced`), `rebalance` chooses again and says what has to move. If
-there are more queries than the patterns were chosen for, the quality reached then is no longer the measure.
+Making partitions. The values of each pattern are cut into K buckets that equally many queries ask for. Bucket i of
+every pattern is partition i. A query that has several of the patterns is placed by one of them. Which one follows from
+its text, so that it can be found again. Queries without any pattern are the "don't care" partition, the last one, which
+sees every document.
+
+A document goes to the partitions of the values that occur in it *and* are asked for: the router holds the query
+`path[target = value]` for every pattern and value in use. It covers all queries that were placed by them. So a value
+that repeats, or is written in another way ("1", "1.0"), is no problem.
+
+As queries come and go, new values fall into the bucket of their neighbour. When partitions have become more uneven than
+they were, or the patterns cover less (`unbalanced`), `rebalance` chooses again and says what has to move. Once there
+are more queries than the patterns were chosen for, what was reached then is no longer the measure.
 
 Source: ONYX, section 4.4. We differ: partitions are matched by values asked for, not by whole buckets, so fewer match;
 patterns come from the queries themselves, not from accepting states.
@@ -38,9 +41,8 @@ from treecast.errors import DocumentError
 from treecast.placement.aggregate import Selectivity
 from treecast.placement.facts import Pair, Survey, survey
 from treecast.placement.filter_tree import Chain, FilterTree
-from treecast.placement.group_placement import GroupPlacement
+from treecast.placement.group_placement import FilteredPlacement
 from treecast.placement.members import Members
-from treecast.placement.router import Router
 
 if TYPE_CHECKING:
     from treecast.placement.facts import Subscriptions
@@ -86,7 +88,7 @@ class _Buckets:
         return self.partitions[max(0, bisect_right(self.values, value) - 1)] if self.values else 0
 
 
-class Pep(GroupPlacement):
+class Pep(FilteredPlacement):
     """K partitions by the values of a few patterns, and one for the queries that have none of them.
 
     `once` are patterns (`/a/b/@x`) that the schema allows at most once in a document. For others a sample of
@@ -139,16 +141,6 @@ class Pep(GroupPlacement):
         else:
             pairs = [self._pair(facts, row) for row in range(len(facts))]
         self.place(facts.ids, pairs)
-
-    def _leave(self, id: str) -> int:
-        return self._tree.remove(id)
-
-    def _shards_of(self, group: int) -> tuple[int, ...]:
-        return (self._tree.chain(group).shard,)
-
-    def router(self) -> Router:
-        """See Placement."""
-        return self._tree.router()
 
     def describe(self) -> str:
         """See Placement."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlsplit
 
-from treecast.errors import PipelineError
+from treecast.spark.sources.option_errors import unknown_option, wrong_option
 
 EARLIEST, LATEST = "earliest", "latest"
 FAIL, REPORT = "fail", "report"
@@ -40,9 +39,7 @@ class BrokerOptions:
         for key, text in texts.items():
             name = key.lower()
             if name not in kinds:
-                near = difflib.get_close_matches(name, kinds, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(kinds))}"
-                raise PipelineError(f"there is no option {key} for a broker", code="TC711", hint=hint)
+                raise unknown_option(key, kinds, "a broker")
             values[name] = _number(name, text) if kinds[name] == "int" else text
         options = cls(**values)
         options.check()
@@ -56,11 +53,11 @@ class BrokerOptions:
         except ValueError:
             is_right = False
         if not is_right or parts.username is not None or parts.query or parts.fragment:
-            raise _wrong("url", self.url.rpartition("@")[2], "it is http://host:port, or https://host:port")
+            raise wrong_option("url", self.url.rpartition("@")[2], "it is http://host:port, or https://host:port")
         if self.starting not in (EARLIEST, LATEST) and not _is_number(self.starting):
-            raise _wrong("starting", self.starting, "it is earliest, latest, or the number of a document")
+            raise wrong_option("starting", self.starting, "it is earliest, latest, or the number of a document")
         if self.on_gone not in (FAIL, REPORT):
-            raise _wrong("on_gone", self.on_gone, "it is fail or report")
+            raise wrong_option("on_gone", self.on_gone, "it is fail or report")
 
 
 def _is_number(text: str) -> bool:
@@ -69,9 +66,5 @@ def _is_number(text: str) -> bool:
 
 def _number(name: str, text: str) -> int:
     if not _is_number(text):
-        raise _wrong(name, text, "it must be a number from 1 on")
+        raise wrong_option(name, text, "it must be a number from 1 on")
     return int(text)
-
-
-def _wrong(name: str, text: str, reason: str) -> PipelineError:
-    return PipelineError(f"the option {name}={text[:200]!r} is wrong: {reason}", code="TC711")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from treecast.inputs.document_files import ReadSettings
 from treecast.inputs.inflate import RATIO_MAX
 from treecast.inputs.listing import EVERY_FILE, local_path
 from treecast.inputs.records import RECORD_BYTES_MAX, Rule
+from treecast.spark.sources.option_errors import unknown_option, wrong_option
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,7 @@ class Options:
         for key, text in texts.items():
             name = key.lower()
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(names))}"
-                raise PipelineError(f"there is no option {key}", code="TC711", hint=hint)
+                raise unknown_option(key, names)
             values[name] = text
         values["paths"] = _paths(values.pop("path", None), values.get("paths"))
         for name, text in values.items():
@@ -59,7 +57,7 @@ class Options:
                 try:
                     values[name] = _PARSERS[name](text)
                 except (ValueError, TypeError) as error:
-                    raise PipelineError(f"the option {name}={text[:200]!r} is wrong: {error}", code="TC711") from None
+                    raise wrong_option(name, text, error) from None
         options = cls(**values)
         options.check()
         return options
