@@ -220,7 +220,9 @@ std::unique_ptr<Plan> PlanCache::make(const Settings& settings) {
         auto all = std::make_shared<Transformation>();
         parse_transformation(text, settings.bindings, *all);
         // A sequence that begins with a FLWR: its clauses are not those of the whole, so literals cannot be filled in.
-        if (!form_.literals.empty() && all->shape(all->root()).kind != ShapeKind::flwr) {
+        // Nor where one is read twice, as a let is in terms.
+        if (!form_.literals.empty() && (all->shape(all->root()).kind != ShapeKind::flwr ||
+                                        all->query().literals_before(form_.head).size() != form_.literals.size())) {
             plan->unfit = true;
             plan->key = keys_.use("u");
             return plan;

@@ -85,6 +85,8 @@ enum class OpKind : uint8_t {
     count,
     name_of,
     joined,         // string(), concat(): one value of what is in it
+    term,           // the value of a term
+    term_items,     // what a term selects
     choice,
     flwr,
 };
@@ -98,7 +100,7 @@ struct Op {
     uint32_t end = 0;                // after what is in it
     uint32_t shape = no_entry;
     Slice literal;                   // escaped: <name; ` name="`, or all of it; text, markup and values
-    uint32_t entry = no_entry;       // PathEntry of paths, Expr of a choice
+    uint32_t entry = no_entry;       // PathEntry of paths, Expr of a choice, Term
     uint32_t key = no_entry;         // element: shared with the same shape of others. flwr that depends on no variable round it:
                                      // of what it binds
     uint32_t first = no_entry;       // element, flwr: its variables in Program::variables. paths: where in Program::steps, if direct
