@@ -59,6 +59,9 @@ def draw_documents(schema: Schema, count: int, seed: int = 1, start: int = 0) ->
     return list(generate_documents(schema, count, DocumentSettings(bytes_target=30_000), seed=seed, start=start))
 
 
-def as_table(queries: list[str]) -> pa.Table:
-    """A table for Index.add_many: columns id and query."""
-    return pa.table({"id": pa.array([f"s{place}" for place in range(len(queries))]), "query": pa.array(queries)})
+def as_table(queries: list[str], *, ordered: bool = False) -> pa.Table:
+    """A table for Index.add_many: columns id and query, and ordered where that is wanted."""
+    columns = {"id": pa.array([f"s{place}" for place in range(len(queries))]), "query": pa.array(queries)}
+    if ordered:
+        columns["ordered"] = pa.array([True] * len(queries))
+    return pa.table(columns)

@@ -189,6 +189,47 @@ def draw_child_words(schema: Schema, count: int, seed: int = 1) -> list[str]:
     return drawer.distinct(count, draw)
 
 
+def draw_path_words(schema: Schema, count: int, seed: int = 1) -> list[str]:
+    """Distinct; one step has `contains(child/grandchild, "word")`, or a longer path."""
+    drawer = Drawer(schema, f"{seed}/path words")
+
+    def draw() -> str | None:
+        pattern = drawer.pattern()
+        place = drawer.random.randrange(len(pattern.steps))
+        path, below = [], schema.children(pattern.steps[place].element)
+        while below and len(path) < drawer.random.randint(2, 3):
+            path.append(drawer.random.choice(below))
+            below = schema.children(path[-1])
+        if len(path) < 2:
+            return None
+        pattern.predicates[place].append(f'contains({"/".join(path)}, "{drawer.random.choice(WORDS)}")')
+        return str(pattern)
+
+    return drawer.distinct(count, draw)
+
+
+def draw_rare_ordered(schema: Schema, count: int) -> list[str]:
+    """Ordered patterns of which each has a value that no document has."""
+    return [f'//{schema.root}[head/title="lacking{place}"][body]' for place in range(count)]
+
+
+def draw_common_ordered(schema: Schema, count: int) -> list[str]:
+    """Ordered patterns whose parts all hold in every document, but not in this order."""
+    return [f'//{schema.root}[body != "lacking{place}"][head]' for place in range(count)]
+
+
+def draw_rare_path_words(schema: Schema, count: int) -> list[str]:
+    """Each asks the first item of a path for a word that no document has."""
+    return [f'//{schema.root}[contains(body//p, "lacking{place}")]' for place in range(count)]
+
+
+def draw_common_path_words(schema: Schema, count: int) -> list[str]:
+    """What they ask of the first item of a path is the same for all, and always holds; the rest never does."""
+    return [
+        f'//{schema.root}[not(contains(body//p, "lacking"))][not(body != "lacking{place}")]' for place in range(count)
+    ]
+
+
 def draw_mixed(schema: Schema, count: int, seed: int = 1) -> list[str]:
     """Distinct, like the `mixed` files of the YFilter release: one branch, and two attributes equal to whole numbers
     from 1 to 20, anywhere on the main path."""

@@ -50,10 +50,17 @@ def describe(report: Report, documents: Sequence[bytes]) -> None:
 
 
 def measure_unseen(
-    report: Report, label: str, queries: list[str], documents: list[bytes], sizes: Sizes, bar: float | None = None
+    report: Report,
+    label: str,
+    queries: list[str],
+    documents: list[bytes],
+    sizes: Sizes,
+    bar: float | None = None,
+    *,
+    ordered: bool = False,
 ) -> Index:
     """Build, match `sizes.before` documents, then the unseen rest (with a target), then the rest again, warm."""
-    table = as_table(queries)
+    table = as_table(queries, ordered=ordered)
     index = Index()
     built = clock(lambda: index.add_many(table))
     report.figure(f"{label}: build from an Arrow table", built.cpu, f"s (wall {built.wall:.3g})")
@@ -76,5 +83,6 @@ def measure_unseen(
 
     warm = median([clock(again) for _ in range(sizes.passes)])
     report.ratio(f"{label}: warm", warm, lxml, len(unseen), matches)
+    report.figure(f"{label}: a subscription and document, warm", warm.cpu / len(unseen) / len(queries) * 1e6, "µs")
     report.figure(f"{label}: cache", index.stats().cache_bytes / 1e6, "MB")
     return index

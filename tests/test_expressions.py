@@ -21,7 +21,10 @@ from treecast.index.explain import explain
 from treecast.overlay.onyx.routing import RoutingTable, map_subscription
 from treecast.placement.placement import violations
 
-ROUNDS_EACH = {"grammar": fewer(10), "plain names": fewer(6), "edges": fewer(6)}
+ROUNDS_EACH = {
+    "grammar": fewer(8), "plain names": fewer(5), "edges": fewer(5), "canonical texts": fewer(3),
+    "explanations": fewer(2),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(EXPRESSION_ROUNDS))
@@ -30,6 +33,25 @@ def test_drawn_rounds(name: str) -> None:
     random = Random(f"{name}/1")
     decisions = sum(EXPRESSION_ROUNDS[name](random, 60, 8) for _ in range(ROUNDS_EACH[name]))
     assert decisions == ROUNDS_EACH[name] * 60 * 8
+
+
+# All that XPath 1.0 has, but the namespace axis and id().
+GRAMMAR = (
+    "child::", "descendant::", "descendant-or-self::", "self::", "attribute::", "parent::", "ancestor::",
+    "ancestor-or-self::", "following::", "following-sibling::", "preceding::", "preceding-sibling::", "@", "..",
+    "node()", "text()", "comment()", "processing-instruction()", "processing-instruction('p')", "last(", "position(",
+    "count(", "local-name(", "namespace-uri(", "name(", "string(", "concat(", "starts-with(", "contains(",
+    "substring-before(", "substring-after(", "substring(", "string-length(", "normalize-space(", "translate(",
+    "boolean(", "not(", "true(", "false(", "lang(", "number(", "sum(", "floor(", "ceiling(", "round(", ")[", ")/",
+    "|", "or", "and", "=", "!=", "<", "<=", ">", ">=", "+", "-", "*", "div", "mod", "//", "p:*", "xml:lang",
+)  # fmt: skip
+
+
+def test_everything_is_drawn() -> None:
+    """A construct that the drawers forget would be tested nowhere."""
+    random = Random("everything")
+    texts = " ".join(query.text for _ in range(12) for query in draw_expressions(random, 150))
+    assert [construct for construct in GRAMMAR if construct not in texts.replace(" ", "").replace("\n", "")] == []
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +97,26 @@ def test_canonical_texts_mean_the_same(drawn: tuple[list[Query], list[bytes]]) -
     assert [str(each) for each in again] == [str(each) for each in parsed]
     written = [replace(query, text=str(each)) for query, each in zip(queries, parsed, strict=True)]
     compare(written, documents, [Setting(), Setting("one by one", "match")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "//.//a[last()]/..",
+        "//descendant-or-self::node()//b[1]/..",
+        "/descendant-or-self::node()//..",
+        "(/) and //a",
+        "//a[(/) or b]",
+        "(/) mod 2 = 1",
+        "count((/) | //a) = 2",
+        "//a[not(/)]",
+        "(/) = 'x'",
+    ],
+)
+def test_canonical_texts_are_read_as_they_are_meant(text: str) -> None:
+    query = treecast.parse(text)
+    assert treecast.parse(str(query)) == query
+    compare([replace(plain(text), text=str(query))], [b"<a><a/><b/><b><a/></b></a>"], [Setting()])
 
 
 def test_explanations_say_whether_it_matches(drawn: tuple[list[Query], list[bytes]]) -> None:
@@ -223,3 +265,9 @@ def test_arithmetic_and_texts_at_the_edges(expression: str) -> None:
     index.add("q", expression)
     assert index.match(b"<a/>") == ["q"]
     assert lxml_matches([plain(expression)], b"<a/>") == ({0} if "1e3" not in expression else set())
+
+
+@pytest.mark.parametrize("query", ["//@x[not((*)/c)]", "//@x[not(*/following-sibling::c)]", "//text()[not(b/..)]"])
+def test_explanations_know_that_nothing_lies_below_an_attribute(query: str) -> None:
+    """What the term requires is a path below it, which an explanation looks at."""
+    assert explain(b'<b y="1" x="en">t</b>', query).matched

@@ -61,6 +61,20 @@ HOSTILE: dict[str, tuple[str, Callable[[int], bytes]]] = {
     "translate() of translate()": ("contains(translate(translate(//a, 'a', 'b'), 'b', 'c'), 'zzz')", text),
     "concat() of megabytes": ("string-length(concat(//a, //a, //a, //a, //a, //a, //a, //a)) = 1", text),
     "normalize-space() of megabytes": ("normalize-space(//a) = 'x'", text),
+    "filters as deep as they may be": ("(" * 60 + "//a" + ")[last()]" * 60, flat),
+    "neighbours on both sides": ("//a[preceding::a[1] = following::a[1]]/zz", flat),
+    "the nearest of many": ("//a[preceding-sibling::a[1][preceding-sibling::a[1]] = 'x']", flat),
+    "counts of what is before each of what is behind": (
+        "//a[following-sibling::a[count(preceding-sibling::a) = 3]]/zz",
+        flat,
+    ),
+    "ancestors for each of what precedes": ("//b[count(preceding::b/ancestor::*) = 7]", pairs),
+    "a long sum": ("//a[" + " + ".join(["."] * 1000) + " = 1000.5]", flat),
+    "a long disjunction": ("//a[" + " or ".join(f". = {number}.5" for number in range(1000)) + "]", flat),
+    "many arguments": ("//a[concat(" + ", ".join(["/"] * 200) + ") = 'x']", flat),
+    "substring() without an end": ("substring(//a, 0 div 0, 1 div 0) = 'x' or substring(//a, -1 div 0) = 'x'", text),
+    "substring() for each": ("//a[substring(/, position(), 3) = 'zzz']", texts),
+    "translate() for each": ("//a[translate(/, ., 'x') = 'y']", texts),
     "substring-after() for each": ("//a[substring-after(/, .) = 'x']", texts),
 }
 

@@ -41,8 +41,8 @@ def defaults(settings: Any) -> dict[str, int]:
 def native_limits(header: str, name: str) -> dict[str, int]:
     """The fields of a native struct of limits: numbers, or numbers shifted."""
     (body,) = re.findall(rf"^struct {name} {{\n(.*?)^}};", (ROOT / "native" / header).read_text("utf-8"), re.M | re.S)
-    found = re.findall(r"^    uint32_t (\w+) = (\d+)u?(?: << (\d+))?;", body, re.MULTILINE)
-    return {field: int(number) << int(shift or 0) for field, number, shift in found}
+    found = re.findall(r"^    uint32_t (\w+) = ([\d']+)u?(?: << (\d+))?;", body, re.MULTILINE)
+    return {field: int(number.replace("'", "")) << int(shift or 0) for field, number, shift in found}
 
 
 def test_the_page_has_every_limit() -> None:
@@ -50,6 +50,7 @@ def test_the_page_has_every_limit() -> None:
     assert page_limits("Deliveries") == defaults(DeliveryLimits())
     assert page_limits("The cache") == {"cache_bytes_max": CACHE_BYTES_MAX}
     assert page_limits("Queries") == native_limits("query/query.hpp", "QueryLimits")
+    assert page_limits("Regular expressions") == native_limits("regex/regex.hpp", "RegexLimits")
     assert page_limits("Transformations") == native_limits("query/transformation.hpp", "TransformationLimits")
 
 

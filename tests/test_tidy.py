@@ -227,6 +227,7 @@ NATIVE_ROOMS = [
     "base",
     "document",
     "records",
+    "regex",
     "query",
     "machines",
     "evaluate",

@@ -32,6 +32,7 @@ public:
             case ShapeKind::enclosed: return nb::make_tuple("enclosed", shapes(shape.first));
             case ShapeKind::value: return nb::make_tuple("value", text(shape.text));
             case ShapeKind::items: return nb::make_tuple("items", tree_.paths(shape.paths));
+            case ShapeKind::term: return nb::make_tuple("term", tree_.term(shape.term));
             case ShapeKind::string_of: return nb::make_tuple("string", this->shape(shape.first));
             case ShapeKind::count: return nb::make_tuple("count", tree_.paths(shape.paths));
             case ShapeKind::concat: return nb::make_tuple("concat", shapes(shape.first));
@@ -73,7 +74,7 @@ private:
                     break;
                 case ClauseKind::order:
                     made.append(nb::make_tuple("order", tree_.paths(clause.paths), clause.counts, clause.strings, clause.descending,
-                                               clause.empty_greatest));
+                                               clause.empty_greatest, clause.term == no_term ? nb::none() : tree_.term(clause.term)));
                     break;
             }
         });

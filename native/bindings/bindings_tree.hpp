@@ -84,7 +84,7 @@ public:
     // Its key: what has another meaning has another text.
     nb::object term(uint32_t index) const {
         std::string text;
-        QueryPrinter(query_, true, text).term(index);
+        VariablePrinter(query_, true, text).term(index);
         return text_object(text);
     }
 
@@ -100,6 +100,16 @@ public:
     }
 
 private:
+    // Writes the numbers of variables, which are a transformation's.
+    class VariablePrinter : public QueryPrinter {
+        using QueryPrinter::QueryPrinter;
+        bool start(const PathEntry& path) override {
+            if (path.variable == no_entry) return QueryPrinter::start(path);
+            (out_ += '$') += std::to_string(path.variable);
+            return true;
+        }
+    };
+
     const Query& query_;
 };
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace treecast {
 
@@ -221,39 +222,57 @@ void LazyDfaRun::emit(const View& view, const Document& document, const MachineP
     emit_chains(view, document, out);
 }
 
-// PERF: bench/trees.py: a chain is a walk through memory, so those that come next are on the way while one is walked.
+// PERF: bench/trees.py: a chain is a walk through memory. So some chains are walked side by side, a link of each at a time, and
+// the next links are on the way meanwhile.
 void LazyDfaRun::emit_chains(const View& view, const Document& document, Output<int32_t>& out) {
-    constexpr size_t ahead = 8;
+    constexpr size_t at_once = 64;
     const LazyDfaState& state = state_of(view);
-    for (size_t i = 0; i < chained_.size(); ++i) {
-        if (i + ahead < chained_.size()) {
-            uint32_t head = std::atomic_ref<uint32_t>(state.heads[chained_[i + ahead]]).load(std::memory_order_relaxed);
-            if (head != none && !(head & extra_bit)) {
-                __builtin_prefetch(&state.next[head]);
-                __builtin_prefetch(&view.deaths[head]);
+    uint32_t links[at_once];
+    for (size_t begin = 0; begin < chained_.size(); begin += at_once) {
+        size_t count = 0;
+        auto follow = [&](uint32_t link) {
+            if (link == none) return;
+            links[count++] = link;
+            if (link & extra_bit) {
+                __builtin_prefetch(&state.extras[link & ~extra_bit]);
+                return;
+            }
+            __builtin_prefetch(&state.next[link]);
+            if (link < view.slots) __builtin_prefetch(&view.deaths[link]);
+        };
+        for (size_t i = begin; i < std::min(chained_.size(), begin + at_once); ++i)
+            follow(std::atomic_ref<uint32_t>(state.heads[chained_[i]]).load(std::memory_order_acquire));
+        while (count > 0) {
+            const size_t now = std::exchange(count, 0);
+            for (size_t i = 0; i < now; ++i) {          // a link gives way to the next of its chain, if there is one
+                const bool several = links[i] & extra_bit;
+                const Extra at = several ? state.extras[links[i] & ~extra_bit] : Extra{links[i], state.next[links[i]]};
+                follow(at.next);
+                if (at.slot < view.slots && view.is_alive(at.slot)) emit_slot(view, document, at.slot, several, out);
             }
         }
-        emit_path(view, document, chained_[i], out);
     }
     chained_.clear();
 }
 
-// A subscription with several paths may be reached by more than one of them; it is reported once.
 void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out) {
-    state_of(view).subscribers(view, path, [&](uint32_t slot, bool several) {
-        if (several) {
-            if (seen_.size() <= slot >> 6) seen_.resize((view.slots >> 6) + 1, 0);
-            uint64_t bit = 1ull << (slot & 63);
-            if (seen_[slot >> 6] & bit) return;
-            seen_[slot >> 6] |= bit;
-            seen_slots_.push_back(slot);
-            // Building its payload evaluates it anyway.
-            bool is_decided = is_rendering_ && is_transformation(view.text(slot, text_));
-            if (state_of(view).needs_recheck[slot] && !is_decided && !recheck(view, document, slot)) return;
-        }
-        *out.room(1) = static_cast<int32_t>(slot);
-        out.added(1);
-    });
+    state_of(view).subscribers(view, path, [&](uint32_t slot, bool several) { emit_slot(view, document, slot, several, out); });
+}
+
+// A subscription with several paths may be reached by more than one of them; it is reported once.
+inline void LazyDfaRun::emit_slot(const View& view, const Document& document, uint32_t slot, bool several, Output<int32_t>& out) {
+    if (several) {
+        if (seen_.size() <= slot >> 6) seen_.resize((view.slots >> 6) + 1, 0);
+        uint64_t bit = 1ull << (slot & 63);
+        if (seen_[slot >> 6] & bit) return;
+        seen_[slot >> 6] |= bit;
+        seen_slots_.push_back(slot);
+        // Building its payload evaluates it anyway.
+        auto is_decided = [&] { return is_rendering_ && is_transformation(view.text(slot, text_)); };
+        if (state_of(view).needs_recheck[slot] && !is_decided() && !recheck(view, document, slot)) return;
+    }
+    *out.room(1) = static_cast<int32_t>(slot);
+    out.added(1);
 }
 
 // PERF: bench/shapes.py, bench/language.py. Parsing takes about as long as evaluating, where few elements are candidates.

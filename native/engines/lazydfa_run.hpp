@@ -45,6 +45,7 @@ private:
     void emit(const View& view, const Document& document, const MachinePlace& place, AnswerBits& bits, Output<int32_t>& out);
     void emit_chains(const View& view, const Document& document, Output<int32_t>& out);
     void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
+    void emit_slot(const View& view, const Document& document, uint32_t slot, bool several, Output<int32_t>& out);
     bool recheck(const View& view, const Document& document, uint32_t slot);
     struct ParsedQuery;
     const ParsedQuery& parsed(const View& view, uint32_t slot);

@@ -97,6 +97,9 @@ public:
     void select(uint32_t paths, Variables variables, std::vector<Item>& out);          // refills `out`
     bool first(uint32_t paths, Variables variables, Item& out);                        // in document order
     bool holds(uint32_t expr, Variables variables);
+    Terms::Result value(uint32_t term, Variables variables);
+    void append_text(uint32_t term, Variables variables, std::string& out);            // its string
+    void select_items(uint32_t term, Variables variables, std::vector<Item>& out);     // refills `out`
     std::string_view string_value(Item item) { return text_of(item); }                 // lives until the next call
     std::pair<uint64_t, uint32_t> order(Item item) const;                              // grows in document order
 
@@ -201,8 +204,10 @@ private:
     bool check_first(const Expr& expr, Item item);
     bool check_term(uint32_t term, Item item, uint32_t position, uint32_t last);
     Terms& terms();                     // ready for the query
+    Terms& terms_of(uint32_t term);     // and the variables of the term
+    std::vector<uint32_t> numbers_;     // of the items of variables, for terms
     uint32_t number_in(const ItemTable& table, Item item) const;
-    void select_term(uint32_t term, std::vector<Item>& out);
+    void select_term(uint32_t term, bool with_document, std::vector<Item>& out);
     bool check_text(const Expr& expr, Item item);
     bool check_empty(const Expr& expr) const { return query_->value(expr.value).text.size == 0; }
     bool check_position(const Expr& expr, uint32_t position, uint32_t last) const;

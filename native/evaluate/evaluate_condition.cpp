@@ -73,8 +73,20 @@ uint32_t Evaluator::number_in(const ItemTable& table, Item item) const {
     }
 }
 
-bool Evaluator::check_term(uint32_t term, Item item, uint32_t position, uint32_t last) {
+Terms& Evaluator::terms_of(uint32_t term) {
     Terms& terms = this->terms();
+    const uint64_t wanted = query_->term(term).variables;
+    if (!wanted) return terms;
+    const ItemTable& table = terms.table();
+    numbers_.resize(variables_.size());
+    for (uint32_t variable = 0; variable < variables_.size() && wanted >> variable; ++variable)
+        if (wanted >> variable & 1) numbers_[variable] = number_in(table, variables_[variable]);
+    terms.set_variables(numbers_);
+    return terms;
+}
+
+bool Evaluator::check_term(uint32_t term, Item item, uint32_t position, uint32_t last) {
+    Terms& terms = terms_of(term);
     return terms.truth(term, {number_in(terms.table(), item), position, last});
 }
 

@@ -10,7 +10,7 @@ namespace treecast {
 void Evaluator::select(const Query& query, bool ordered, std::vector<Item>& out) {
     open(query, ordered);
     out.clear();
-    if (query.selection() != no_term) return select_term(query.selection(), out);
+    if (query.selection() != no_term) return select_term(query.selection(), false, out);
     Reached set;
     for (uint32_t branch = query.branches(); branch != no_entry; branch = query.path(branch).next) {
         set = start_at(none);
@@ -23,9 +23,9 @@ void Evaluator::select(const Query& query, bool ordered, std::vector<Item>& out)
     out.erase(std::unique(out.begin(), out.end()), out.end());
 }
 
-// Comments, instructions and the document itself are no items of a delivery: check_delivered has refused them.
-void Evaluator::select_term(uint32_t term, std::vector<Item>& out) {
-    Terms& terms = this->terms();
+// Comments and instructions are no items of a delivery: check_delivered has refused them.
+void Evaluator::select_term(uint32_t term, bool with_document, std::vector<Item>& out) {
+    Terms& terms = terms_of(term);
     const ItemTable& table = terms.table();
     Terms::Set set;
     terms.items(term, {}, set);
@@ -35,6 +35,9 @@ void Evaluator::select_term(uint32_t term, std::vector<Item>& out) {
             case ItemKind::element: out.push_back({StepKind::element, index}); break;
             case ItemKind::attribute: out.push_back({StepKind::attribute, index}); break;
             case ItemKind::text: out.push_back({StepKind::text, index}); break;
+            case ItemKind::document:
+                if (with_document) out.push_back({});
+                break;
             default: break;
         }
     }

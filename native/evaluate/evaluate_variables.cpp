@@ -92,6 +92,22 @@ bool Evaluator::first(uint32_t paths, Variables variables, Item& out) {
     return any;
 }
 
+Terms::Result Evaluator::value(uint32_t term, Variables variables) {
+    settle(variables);
+    return terms_of(term).value(term, {});
+}
+
+void Evaluator::append_text(uint32_t term, Variables variables, std::string& out) {
+    settle(variables);
+    terms_of(term).string(term, {}, out);
+}
+
+void Evaluator::select_items(uint32_t term, Variables variables, std::vector<Item>& out) {
+    settle(variables);
+    out.clear();
+    select_term(term, true, out);
+}
+
 // Conditions of clauses have no context item; their paths start at variables or at the document.
 bool Evaluator::holds(uint32_t expr, Variables variables) {
     settle(variables);

@@ -278,6 +278,9 @@ Reason Explainer::reason(uint32_t index, Item item, uint32_t position, uint32_t 
     return made;
 }
 
+// Nothing lies below an attribute or a text. Patterns never ask for it, but what a term requires may.
+bool Explainer::leads_nowhere(const PathEntry& path, Item item) { return !path.absolute && path.first != no_entry && item.kind != StepKind::element; }
+
 // Shows the items that made a condition true. If it is false, shows what was compared instead.
 void Explainer::reason_of_paths(uint32_t index, Item item, Reason& out) {
     const Expr& expr = query_->expr(index);
@@ -291,6 +294,7 @@ void Explainer::reason_of_paths(uint32_t index, Item item, Reason& out) {
                 all.push_back(item);
                 return;
             }
+            if (leads_nowhere(path, item)) return;
             Reached set = evaluator_.start_at(path.absolute ? none : item.index);
             evaluator_.walk(path.first, set);
             for (uint32_t found : set.items) all.push_back({set.kind, found});
@@ -324,7 +328,7 @@ bool Explainer::blame_condition(const Expr& expr, Item item, Reason& out) {
     if (evaluator_.ordered_) return false;
     for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
         const PathEntry& path = query_->path(at);
-        if (path.first == no_entry) continue;
+        if (path.first == no_entry || leads_nowhere(path, item)) continue;
         Climb way;
         climb(path.first, path.absolute ? Item{} : item, way);
         if (way.complete() || way.candidates.empty()) continue;
@@ -344,7 +348,7 @@ bool Explainer::blame_condition(const Expr& expr, Item item, Reason& out) {
 void Explainer::blame_namespace(const Expr& expr, Item item, Reason& out) {
     for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
         const PathEntry& path = query_->path(at);
-        if (path.first == no_entry) continue;
+        if (path.first == no_entry || leads_nowhere(path, item)) continue;
         Climb way;
         climb(path.first, path.absolute ? Item{} : item, way);
         if (way.complete() || !way.candidates.empty()) continue;

@@ -90,6 +90,7 @@ private:
     void reason_of_paths(uint32_t expr, Item item, Reason& out);
     void blame_namespace(const Expr& expr, Item item, Reason& out);
     uint32_t nearest(uint32_t step, const std::vector<uint32_t>& candidates);
+    static bool leads_nowhere(const PathEntry& path, Item item);
     bool blame_condition(const Expr& expr, Item item, Reason& out);
     uint32_t element_of(Item item) const;
 

@@ -10,6 +10,7 @@
 
 #include "evaluate/item_table.hpp"
 #include "query/query.hpp"
+#include "regex/regex_cache.hpp"
 
 #include <cstdint>
 #include <span>
@@ -69,7 +70,7 @@ private:
     void spend(uint64_t steps);
     void begin_sharing();
     bool share(uint32_t number, Result& result);
-    static bool is_fixed(const Term& term) { return !term.uses_context && term.kind != TermKind::literal && term.kind != TermKind::number; }
+    static bool is_fixed(const Term& term) { return !term.uses_context && !term.variables && term.kind != TermKind::literal && term.kind != TermKind::number; }
     Result compute(uint32_t term, const Context& context);
     const Result& kept(uint32_t term, const Context& context);
 
@@ -103,6 +104,7 @@ private:
     bool lang(const std::string& wanted, uint32_t item);
     std::string name(TermFunction function, uint32_t item);
     std::string argument(uint32_t term, const Context& context);
+    bool matches(const Term& call, const Context& context);
 
     Evaluator& evaluator_;
     const Document* document_ = nullptr;
@@ -120,6 +122,7 @@ private:
     std::span<const uint32_t> variables_;
     std::vector<uint32_t> marks_;                    // by item: the stamp of the walk that has seen it
     uint32_t walk_ = 0;
+    RegexCache regexes_;
 };
 
 // Number to string, as XPath 1.0, section 4.2, has it: as many digits as it takes to tell it from all others, and no exponent.

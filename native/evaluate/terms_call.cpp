@@ -54,6 +54,7 @@ Terms::Result Terms::call(const Term& term, const Context& context) {
         case TermFunction::floor: result.number = std::floor(number(term.first, context)); break;
         case TermFunction::ceiling: result.number = std::ceil(number(term.first, context)); break;
         case TermFunction::round: result.number = round_half_up(number(term.first, context)); break;
+        case TermFunction::matches: result.boolean = matches(term, context); break;
         case TermFunction::lang: result.boolean = lang(argument(term.first, context), context.item); break;
         default: {
             std::string text = argument(term.first, context);
@@ -119,6 +120,16 @@ Terms::Result Terms::string_call(const Term& term, const Context& context) {
         default: break;
     }
     return result;
+}
+
+bool Terms::matches(const Term& call, const Context& context) {
+    const Term& pattern = query_->term(query_->term(call.first).next);
+    auto literal = [&](const Term& term) { return query_->view(query_->value(term.value).text); };
+    const std::string_view flags = pattern.next == no_term ? std::string_view() : literal(query_->term(pattern.next));
+    uint64_t steps = 0;
+    const bool holds = regexes_.matches(literal(pattern), flags, argument(call.first, context), steps);
+    spend(steps);
+    return holds;
 }
 
 double Terms::sum(const Set& set) {

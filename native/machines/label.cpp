@@ -1,6 +1,8 @@
 // The table of labels: one number for each test that some query has. One writer adds; readers resolve the names of documents.
 #include "machines/label.hpp"
 
+#include "base/varint.hpp"
+
 #include <mutex>
 #include <shared_mutex>
 
@@ -37,6 +39,8 @@ uint32_t LabelTable::intern(const PathStep& step) {
     if (!step.program.empty()) {    // documents are asked for what it derives from first,
         base.program = {};
         above = intern(base);
+    } else if (step.place == first_place) {
+        for (const PathStep& inner : path_of_first(step)) intern(inner);
     } else if (step.place) {        // and for names first, and then for places
         base.place = 0;
         intern(base);
@@ -50,6 +54,36 @@ uint32_t LabelTable::intern(const PathStep& step) {
     if (above != none) ++entries_[above].derivations;
     ++changes_;
     return id;
+}
+
+// The path is written down in the text of the label, so that a label is the same whatever the numbers of others are.
+uint32_t LabelTable::intern_first(std::span<const PathStep> path) {
+    std::string text;
+    for (const PathStep& step : path) {
+        text.push_back(static_cast<char>(step.descendant << 4 | static_cast<int>(step.kind) << 2 | static_cast<int>(step.test)));
+        for (std::string_view part : {step.uri, step.local}) {
+            put_varint(text, static_cast<uint32_t>(part.size()));
+            text += part;
+        }
+    }
+    return intern({false, StepKind::element, Test::name, "", text, first_place});
+}
+
+std::vector<PathStep> LabelTable::path_of_first(const PathStep& first) {
+    std::vector<PathStep> path;
+    for (const char *at = first.local.data(), *end = at + first.local.size(); at < end;) {
+        const int how = *at++;
+        PathStep& step = path.emplace_back();
+        step.descendant = how >> 4;
+        step.kind = static_cast<StepKind>(how >> 2 & 3);
+        step.test = static_cast<Test>(how & 3);
+        for (std::string_view* part : {&step.uri, &step.local}) {
+            const uint32_t size = take_varint(at);
+            *part = {at, size};
+            at += size;
+        }
+    }
+    return path;
 }
 
 bool LabelTable::can_derive(const PathStep& step) const {
@@ -83,6 +117,13 @@ uint32_t LabelTable::find(StepKind kind, Test test, std::string_view uri, std::s
                entry.program == program;
     });
     return found == IdSlots::empty ? none : found;
+}
+
+uint32_t LabelTable::find(const PathStep& step) const {
+    std::shared_lock lock(mutex_);
+    std::string_view uri = step.test == Test::any_local ? std::string_view() : step.uri;
+    std::string_view local = step.test == Test::any_namespace ? std::string_view() : step.local;
+    return find(step.kind, step.test, uri, local, step.place);
 }
 
 // A name can fire three labels of each kind: itself, its namespace, and its local name.

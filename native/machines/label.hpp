@@ -2,9 +2,10 @@
 // attributes, or text(). A name in a document fires at most four of them.
 //
 // A *placed* label is a name together with a place, such as the third `item` of its parent. A *counter* is something that every
-// element is taken to have, like an attribute whose value is a number: where it stands among its siblings. A *derived* label is
-// another one together with a Derivation (derivation.hpp): what has it has another value, such as its normalize-space(). Only tree
-// machines have such.
+// element is taken to have, like an attribute whose value is a number: where it stands among its siblings. A *first* label is a
+// path, such as `b/c`: an element is taken to have it, like an attribute with the value of the first item that the path leads to.
+// A *derived* label is another one together with a Derivation (derivation.hpp): what has it has another value, such as its
+// normalize-space(). Only tree machines have such.
 #pragma once
 
 #include "base/fork.hpp"
@@ -15,8 +16,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace treecast {
 
@@ -42,8 +45,12 @@ class LabelTable {
 public:
     LabelTable();
     uint32_t intern(const PathStep& step);                 // the label of a step's test
+    uint32_t intern_first(std::span<const PathStep> path);       // the first label of a path, and those of its steps
+    static std::vector<PathStep> path_of_first(const PathStep& first);       // the path again
+    static constexpr uint32_t first_place = none;          // marks a first label where others have their place
     NameLabels resolve(std::string_view uri, std::string_view local) const;
     void cut(uint32_t size) noexcept;                      // forgets the labels that were added last; no machine has them
+    uint32_t find(const PathStep& step) const;             // the label of a step's test, or none; not of fixed labels
     uint32_t size() const;
     uint32_t changes() const;
     uint64_t bytes() const;

@@ -1,7 +1,7 @@
 // Query -> tree patterns. pattern.hpp says what a pattern is, and what it means that it is not exact.
 //
 // `or` becomes several alternatives, `not` is pushed down to single requirements. Where that would need too many alternatives,
-// or where bits cannot say it (positions, the first of several items), the pattern says less than the query and is marked so.
+// or where bits cannot say it (some positions, the first of several items), the pattern says less than the query and is marked so.
 // A pattern may only be wider than its query, never narrower: the evaluator rechecks, but it cannot find what was lost.
 #include "machines/pattern.hpp"
 
@@ -26,10 +26,12 @@ constexpr double place_max = 1 << 24;       // of `b[2]`: what is beyond is left
 struct Way {
     std::vector<PathStep> tests;            // all must hold for its name
     std::vector<std::string> here, document;
+    std::vector<std::string> branches;      // of an ordered pattern: those of `here` that go to elements, as they are written
     std::string program;                    // of a Derivation: what `derived` is about
     std::vector<std::string> derived;       // tests of the value that it makes of the element
     bool exact = true;
     void add(const Way& other) {
+        branches.insert(branches.end(), other.branches.begin(), other.branches.end());
         tests.insert(tests.end(), other.tests.begin(), other.tests.end());
         here.insert(here.end(), other.here.begin(), other.here.end());
         document.insert(document.end(), other.document.begin(), other.document.end());
@@ -78,12 +80,14 @@ std::optional<ValueTest> test_of(Function function) {
 
 class Converter {
 public:
-    Converter(const Query& query, LabelTable& labels) : query_(query), labels_(labels) {}
+    Converter(const Query& query, bool ordered, LabelTable& labels) : query_(query), labels_(labels), is_ordered_(ordered) {}
 
     Patterns convert() {
         Patterns out;
         query_.each_path(query_.branches(), [&](uint32_t, const PathEntry& path) {
-            if (std::optional<std::string> upward = upward_requirement(query_, path, labels_)) {
+            std::optional<std::string> upward;
+            if (!is_ordered_) upward = upward_requirement(query_, path, labels_);
+            if (upward) {
                 out.patterns.push_back(pattern_entry(label_root, {*upward}));
                 return;
             }
@@ -156,6 +160,7 @@ private:
             }
         auto implies = [](const Way& more, const Way& less) {
             return (less.exact || !more.exact) && more.tests.empty() && less.tests.empty() && less.derived.empty() &&
+                   more.branches == less.branches &&
                    std::ranges::includes(more.here, less.here) && std::ranges::includes(more.document, less.document);
         };
         Ways kept;
@@ -181,7 +186,7 @@ private:
         Way out;
         for (const Way& way : ways) {
             const size_t count = way.here.size() + way.document.size() + way.derived.size();
-            bool single = way.exact && way.tests.empty() && count == 1;
+            bool single = way.exact && way.tests.empty() && way.branches.empty() && count == 1;
             if (way.exact && way.tests.empty() && count == 0) return {};
             if (!single) {
                 out.exact = false;
@@ -327,9 +332,14 @@ private:
     Ways of_call(const Expr& expr) {
         const PathEntry& path = query_.path(expr.first);
         std::string_view text = query_.view(query_.value(expr.value).text);
-        if (text.empty()) return always(true);
+        if (text.empty()) return always(!is_ordered_);        // a branch has to lead somewhere
         std::optional<ValueTest> test = test_of(expr.function);
         const bool first = test && has_first(path);
+        if (test && !first && !is_ordered_ && !is_relaxed_ && is_first_path(path)) {
+            Way way;
+            way.here.push_back(reach_requirement(Reach::child, first_label(path), {value_requirement(*test, text, false)}));
+            return {way};
+        }
         Ways out = of_path(path, test ? Target{value_requirement(*test, text, false), first} : Target{});
         if (!first)
             for (Way& way : out) way.exact = false;      // it is the first item that counts, and perhaps more than the path
@@ -348,6 +358,28 @@ private:
             one = one && !step.gap && (attribute || plain || place_of(step));
         });
         return one;
+    }
+
+    // Whether a label can stand for the first item of the path (label.hpp): no predicates, and `//` before the last step alone,
+    // because of elements inside each other the outer one may lead to a later item.
+    bool is_first_path(const PathEntry& path) const {
+        bool fits = !path.absolute && path.variable == no_entry && path.first != no_entry;
+        query_.each_step(path.first, [&](uint32_t, const Step& step) {
+            const bool is_last = step.next == no_entry, is_below = step.gap || step.axis == Axis::descendant;
+            const bool is_element = step.kind == StepKind::element && (step.axis == Axis::child || step.axis == Axis::descendant);
+            const bool is_end = is_last && !step.gap && (step.kind == StepKind::text || step.test == Test::name) &&
+                                (step.axis == Axis::child || step.axis == Axis::attribute);
+            fits = fits && step.predicates == no_entry && (is_element ? is_last || !is_below : is_end);
+        });
+        return fits;
+    }
+
+    uint32_t first_label(const PathEntry& path) {
+        std::vector<PathStep> steps;
+        query_.each_step(path.first, [&](uint32_t, const Step& step) {
+            steps.push_back(query_.path_step(step, step.gap || step.axis == Axis::descendant));
+        });
+        return labels_.intern_first(steps);
     }
 
     // Places are those among the children of one parent that have the same full name.
@@ -404,7 +436,9 @@ private:
                     way.exact = false;
                 }
             }
-            way.here.push_back(reach_requirement(reach, labels_.intern(*meet), std::move(requirements)));
+            std::string requirement = reach_requirement(reach, labels_.intern(*meet), std::move(requirements), reached.way.branches);
+            if (is_ordered_ && meet->kind == StepKind::element) way.branches.push_back(requirement);
+            way.here.push_back(std::move(requirement));
             way.document.insert(way.document.end(), reached.way.document.begin(), reached.way.document.end());
             way.exact &= reached.way.exact;
         }
@@ -469,17 +503,36 @@ private:
 
     const Query& query_;
     LabelTable& labels_;
+    const bool is_ordered_;
     bool is_relaxed_ = false;       // inside what a term requires: its steps may stand for more than was written, so nothing is counted
 };
+
+// The branches of an order are the same, but their requirements may have other numbers: as many as are less.
+std::string renumber_order(const char*& at, const std::vector<std::string>& requirements) {
+    std::string out(1, static_cast<char>(Reach::order));
+    uint32_t count = take_varint(at);
+    put_varint(out, count);
+    for (; count > 0; --count) {
+        const std::string& branch = requirements[take_varint(at)];
+        put_varint(out, static_cast<uint32_t>(std::ranges::count_if(requirements, [&](const std::string& r) { return r < branch; })));
+    }
+    return out;
+}
 
 // Sorted again, because new labels change the order of the requirements.
 void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& label, std::string& out) {
     put_varint(out, label(take_varint(at)));
     uint32_t count = take_varint(at);
-    std::vector<std::string> requirements(count);
-    for (std::string& requirement : requirements) {
+    std::vector<std::string> requirements;
+    std::string order;
+    requirements.reserve(count);
+    for (uint32_t i = 0; i < count; ++i) {
         uint8_t kind = static_cast<uint8_t>(*at++);
-        requirement.push_back(static_cast<char>(kind));
+        if ((kind & 3) == static_cast<uint8_t>(Reach::order)) {
+            order = renumber_order(at, requirements);
+            continue;
+        }
+        std::string& requirement = requirements.emplace_back(1, static_cast<char>(kind));
         if ((kind & 3) == static_cast<uint8_t>(Reach::value)) {
             requirement.push_back(*at++);
             uint32_t size = take_varint(at);
@@ -493,14 +546,13 @@ void relabel_entry(const char*& at, const std::function<uint32_t(uint32_t)>& lab
     std::sort(requirements.begin(), requirements.end());
     put_varint(out, count);
     for (const std::string& requirement : requirements) out += requirement;
+    out += order;
 }
 
 }  // namespace
 
 Patterns to_patterns(const Query& query, bool ordered, LabelTable& labels) {
-    Patterns patterns = Converter(query, labels).convert();
-    if (ordered) patterns.exact = false;
-    return patterns;
+    return Converter(query, ordered, labels).convert();
 }
 
 // The same pattern under the labels of another table.

@@ -8,13 +8,16 @@
 //
 // A place among the siblings of one name is part of the label: `b[2]`, and also `contains(b, "x")`, which is about the b in
 // place 1. Other positions in the first predicate of a child step are tests of a counter (label.hpp): `b[last()]` is a b with a
-// place from the last on whose value is 1. What cannot be said that way (positions among what other predicates leave, order,
-// the *first* item of longer paths, negated name tests) is left out, and the pattern is marked as not exact: it then holds
-// wherever the query does, and more. The query itself is evaluated afterwards.
+// place from the last on whose value is 1. In an ordered pattern, an element with several branches requires their order as well:
+// witnesses of them, children or descendants, whose start tags increase. `contains(b/c, "x")` is about the first item of a path: a
+// label of its own, which an element is taken to have like an attribute with the value of that item. What cannot be said that way
+// (positions among what other predicates leave, the first item of paths with predicates, negated name tests) is left out, and the
+// pattern is marked as not exact: it then holds wherever the query does, and more. The query itself is evaluated afterwards.
 //
 // A pattern is written as bytes; equal patterns have equal bytes:
 //     entry       = varint(label) varint(number of requirements) requirement*          requirements sorted, distinct
-//     requirement = kind byte, then a value test (op byte, varint(size), bytes) or an entry
+//     requirement = kind byte, then a value test (op byte, varint(size), bytes), an entry, or an order
+//     order       = varint(number of branches), and for each varint(number of its requirement)     one at most, the last
 #pragma once
 
 #include "base/varint.hpp"
@@ -29,7 +32,7 @@
 
 namespace treecast {
 
-enum class Reach : uint8_t { value = 0, child = 1, descend = 2 };
+enum class Reach : uint8_t { value = 0, child = 1, descend = 2, order = 3 };
 constexpr uint8_t negated_bit = 4;
 
 // The value of an element, attribute or text: equality as strings or numbers, order as numbers, substrings.

@@ -21,9 +21,16 @@ std::string number_bytes(double number) {
 
 }  // namespace
 
-std::string pattern_entry(uint32_t label, std::vector<std::string> requirements) {
+std::string pattern_entry(uint32_t label, std::vector<std::string> requirements, const std::vector<std::string>& branches) {
     std::sort(requirements.begin(), requirements.end());
     requirements.erase(std::unique(requirements.begin(), requirements.end()), requirements.end());
+    if (branches.size() > 1) {
+        std::string order(1, static_cast<char>(Reach::order));
+        put_varint(order, static_cast<uint32_t>(branches.size()));
+        for (const std::string& branch : branches)
+            put_varint(order, static_cast<uint32_t>(std::ranges::lower_bound(requirements, branch) - requirements.begin()));
+        requirements.push_back(std::move(order));
+    }
     std::string out;
     put_varint(out, label);
     put_varint(out, static_cast<uint32_t>(requirements.size()));
@@ -31,8 +38,8 @@ std::string pattern_entry(uint32_t label, std::vector<std::string> requirements)
     return out;
 }
 
-std::string reach_requirement(Reach reach, uint32_t label, std::vector<std::string> requirements) {
-    return std::string(1, static_cast<char>(reach)) + pattern_entry(label, std::move(requirements));
+std::string reach_requirement(Reach reach, uint32_t label, std::vector<std::string> requirements, const std::vector<std::string>& branches) {
+    return std::string(1, static_cast<char>(reach)) + pattern_entry(label, std::move(requirements), branches);
 }
 
 std::string value_requirement(ValueTest test, std::string_view value, bool negated) {

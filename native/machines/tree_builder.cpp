@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <tuple>
@@ -59,7 +60,8 @@ double number_of(std::string_view bytes) {
 
 class TreeBuilder {
 public:
-    TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, std::vector<uint32_t>& accept_of, const HashSeeds& seeds)
+    TreeBuilder(TreeMachine& machine, std::span<const std::string_view> patterns, const LabelTable& table, std::vector<uint32_t>& accept_of,
+                const HashSeeds& seeds)
         : m_(machine), entries_(seeds), tops_(add_all(entries_, patterns)), plan_(entries_, tops_) {
         number_tests();
         number_bounds();
@@ -67,11 +69,13 @@ public:
         for (size_t i = 0; i < tops_.size(); ++i) accept_of[i] = m_.accept(position_[tops_[i]]);
         m_.accepts_ = static_cast<uint32_t>(tops_.size());
         fill_masks();
+        fill_orders();
         fill_lists();
         fill_records();
         fill_spans();
         fill_gauges();
         mark_labels();
+        fill_first_paths(table);
     }
 
 private:
@@ -275,6 +279,28 @@ private:
             if (context.above != none) want(context.reached, true);
     }
 
+    // Branches are numbered by their positions, so that those of one word are neighbours.
+    void fill_orders() {
+        if (entries_.orders() == 0) return;
+        m_.witnesses_.assign((m_.entries_ + 63) / 64, {});
+        for (uint32_t e = 0; e < entries_.size(); ++e)
+            if (entries_.is_branch(e)) m_.witnesses_[position_[e] >> 6].mask |= 1ull << (position_[e] & 63);
+        for (TreeMachine::Witnesses& word : m_.witnesses_) {
+            word.first = m_.witness_count_;
+            m_.witness_count_ += static_cast<uint32_t>(std::popcount(word.mask));
+        }
+        for (uint32_t order = 0; order < entries_.orders(); ++order) {
+            m_.orders_.push(static_cast<uint32_t>(m_.branches_.size()));
+            for (const TreeEntries::Branch& branch : entries_.branches(order)) {
+                const uint32_t position = position_[branch.entry];
+                const TreeMachine::Witnesses& word = m_.witnesses_[position >> 6];
+                const auto before = static_cast<uint32_t>(std::popcount(word.mask & ((1ull << (position & 63)) - 1)));
+                m_.branches_.push({word.first + before, branch.reach == Reach::child});
+            }
+        }
+        m_.orders_.push(static_cast<uint32_t>(m_.branches_.size()));
+    }
+
     uint32_t place_of(const Requirement& r) const { return r.reach == Reach::value ? test_[r.target] : position_[r.target]; }
 
     // One test: a bit of a set, or a bound on a gauge.
@@ -289,6 +315,7 @@ private:
     TreeMachine::Candidate candidate(uint32_t e, size_t known) {
         TreeMachine::Candidate c{position_[e], static_cast<uint32_t>(m_.checks_.size())};
         for (const Requirement& r : plan_.rest(e).subspan(known)) check(entries_.label(e), r);
+        if (entries_.order(e) != none) m_.checks_.push({entries_.order(e), TreeMachine::in_orders, false});
         return c;
     }
 
@@ -370,7 +397,7 @@ private:
         TreeMachine::Quick quick{c.position, TreeMachine::always, TreeMachine::always};
         bool fits = count <= 2;
         for (size_t i = c.checks; i < m_.checks_.size(); ++i)
-            fits = fits && m_.checks_[i].space != TreeMachine::in_gauges && m_.checks_[i].id <= TreeMachine::packed_id_max;
+            fits = fits && m_.checks_[i].space < TreeMachine::spaces && m_.checks_[i].id <= TreeMachine::packed_id_max;
         if (!fits) {
             quick.first = static_cast<uint32_t>(m_.candidates_.size());
             quick.second = TreeMachine::by_candidate;
@@ -421,6 +448,20 @@ private:
         m_.spans_.shrink();
     }
 
+    // Which first labels are asked of elements with which label.
+    void fill_first_paths(const LabelTable& table) {
+        std::vector<FirstPaths::Wanted> wanted;
+        for (uint32_t e = 0; e < entries_.size(); ++e)
+            for (const Requirement& r : entries_.requirements(e)) {
+                if (r.reach != Reach::child || entries_.label(r.target) < label_first) continue;
+                if (table.step_of(entries_.label(r.target)).place != LabelTable::first_place) continue;
+                wanted.push_back({context_of(entries_.label(e)), context_of(entries_.label(r.target))});
+            }
+        std::sort(wanted.begin(), wanted.end());
+        wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+        if (!wanted.empty()) m_.first_paths_.build(wanted, m_.labels_, table);
+    }
+
     // Labels with special properties let the run skip work: see LabelFlag.
     void mark_labels() {
         m_.label_flags_.assign(plan_.labels(), TreeMachine::only_tested | TreeMachine::direct);
@@ -457,7 +498,7 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
     Division division(patterns, table);
     if (!division.trees.empty()) {
         std::vector<uint32_t> accepts(division.trees.size());
-        TreeBuilder(*this, division.trees, accepts, seeds);
+        TreeBuilder(*this, division.trees, table, accepts, seeds);
         for (size_t i = 0; i < accepts.size(); ++i) accept_of[division.tree_numbers[i]] = accepts[i];
     }
     tree_accepts_ = accepts_;
@@ -480,7 +521,7 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
         }
         has_text_ |= step.kind == StepKind::text;
         has_attributes_ |= step.kind == StepKind::attribute;
-        if (step.place) places_.push({table.name_of(labels_[local]), step.place, local});
+        if (step.place && step.place != LabelTable::first_place) places_.push({table.name_of(labels_[local]), step.place, local});
     }
     std::sort(made_.begin(), made_.end(), [](const Made& a, const Made& b) { return std::tie(a.base, a.local) < std::tie(b.base, b.local); });
     std::sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) { return std::tie(a.name, a.place, a.local) < std::tie(b.name, b.place, b.local); });
@@ -506,7 +547,8 @@ uint64_t TreeMachine::bytes() const {
     return labels_.bytes() + groups_.bytes() + quicks_.bytes() + frees_.bytes() + directories_.bytes() + candidates_.bytes() + free_.bytes() +
            checks_.bytes() + wanted_.bytes() + value_groups_.bytes() + values_.bytes() + bounds_.bytes() + gauges_.bytes() +
            gauge_kinds_.bytes() + gauge_keys_.bytes() + derived_.bytes() + label_flags_.bytes() + test_entries_.bytes() + context_spans_.bytes() + spans_.bytes() +
-           places_.bytes() + made_.bytes() + programs_.bytes() + program_bytes_.bytes() + program_ends_.bytes() + value_paths_.bytes();
+           places_.bytes() + made_.bytes() + programs_.bytes() + program_bytes_.bytes() + program_ends_.bytes() + value_paths_.bytes() +
+           orders_.bytes() + branches_.bytes() + witnesses_.bytes() + first_paths_.bytes();
 }
 
 }  // namespace treecast

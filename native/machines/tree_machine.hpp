@@ -13,6 +13,8 @@
 //     require.
 //   - Order and inequality of values are read from gauges (gauges.hpp). Entries that nothing else distinguishes are found by
 //     bounds on one gauge, or pairs of bounds on two.
+//   - Where branches have to come in an order (pattern.hpp), it is noted at which elements each of them holds, and the order is
+//     tested last, when everything else is met.
 //   - An entry that requires nothing but absence and inequality is tested wherever its context is entered.
 //
 // Entries that depend on values are in a second half of their own, which starts at a whole word. Most of them hold in no
@@ -26,6 +28,7 @@
 
 #include "base/directory.hpp"
 #include "base/words.hpp"
+#include "machines/first_paths.hpp"
 #include "machines/gauges.hpp"
 #include "machines/label.hpp"
 #include "machines/pattern.hpp"
@@ -41,9 +44,9 @@ namespace treecast {
 
 class TreeMachine {
 public:
-    enum Space : uint8_t { in_tests = 0, in_child = 1, in_descend = 2, spaces = 3, in_gauges = 3 };
+    enum Space : uint8_t { in_tests = 0, in_child = 1, in_descend = 2, spaces = 3, in_gauges = 3, in_orders = 4 };
     struct Check {                      // a requirement to be tested
-        uint32_t id;                    // a bit of the space, or one of bounds_
+        uint32_t id;                    // a bit of the space, one of bounds_, or an order
         uint8_t space;
         bool negated;
         uint16_t unused = 0;            // where the compiler would leave a gap, which is saved with the rest
@@ -108,7 +111,9 @@ public:
         visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
         visit(accepts_), visit(entries_), visit(tests_), visit(has_text_), visit(has_attributes_);
         visit(label_flags_), visit(test_entries_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(gauge_keys_), visit(derived_);
-        visit(context_spans_), spans_.parts(visit), visit(places_), visit(made_), visit(programs_), visit(program_bytes_), visit(program_ends_), visit(tree_accepts_), value_paths_.parts(visit);
+        visit(context_spans_), spans_.parts(visit), visit(places_);
+        visit(made_), visit(programs_), visit(program_bytes_), visit(program_ends_), visit(tree_accepts_), value_paths_.parts(visit);
+        visit(orders_), visit(branches_), visit(witnesses_), visit(witness_count_), first_paths_.parts(visit);
     }
     uint32_t local(uint32_t label) const;                    // the machine's number for a label, or none
     bool has_places() const { return !places_.empty(); }
@@ -131,6 +136,17 @@ public:
         uint64_t keys = 0;              // those that something is looked up by; the others are only tested
     };
     const Wanted& wanted(uint32_t word) const { return wanted_[word]; }
+    const FirstPaths& first_paths() const { return first_paths_; }
+    bool has_orders() const { return witness_count_ != 0; }
+    struct Branch {                     // of an order
+        uint32_t witness;               // its number among the entries that are noted where they hold
+        uint32_t is_child;
+    };
+    struct Witnesses {                  // of 64 neighbouring entries, those that are noted
+        uint64_t mask = 0;
+        uint32_t first = 0;             // the number of the first
+        uint32_t unused = 0;            // where the compiler would leave a gap, which is saved with the rest
+    };
     // Patterns stand at the beginning of both halves; their accept ids follow each other.
     uint32_t accept(uint32_t position) const { return position < valued_begin_ ? position : position - valued_begin_ + plain_accepts_; }
 
@@ -169,6 +185,11 @@ private:
     Array<char> program_bytes_;                     // of Derivations, one after the other
     Array<uint32_t> program_ends_;
     ValuePaths value_paths_;
+    Array<uint32_t> orders_;                        // into branches_; one more at the end
+    Array<Branch> branches_;
+    Array<Witnesses> witnesses_;                    // by word of entries; none without orders
+    uint32_t witness_count_ = 0;
+    FirstPaths first_paths_;                        // by local label
     uint32_t accepts_ = 0, tree_accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, tests_ = 0;
     bool has_text_ = false, has_attributes_ = false;
     uint64_t serial_ = 0;

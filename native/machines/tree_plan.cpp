@@ -93,6 +93,7 @@ void TreePlan::find_gauges() {
     for (uint32_t e = 0; e < entries_.size(); ++e) {
         std::span<const Requirement> requirements = entries_.requirements(e);
         if (requirements.size() != 1 || entries_.label(e) == label_root) continue;
+        if (entries_.order(e) != none || entries_.is_branch(e)) continue;        // it has to be found where it holds
         uint32_t inner = extend(requirements[0]);
         if (inner == none) continue;
         chain[e] = numbers.try_emplace({entries_.label(e), requirements[0].reach, inner}, static_cast<uint32_t>(numbers.size())).first->second;
@@ -163,7 +164,7 @@ void TreePlan::choose(uint32_t e) {
     };
     std::sort(rest.begin(), rest.end(), [&](const Requirement& a, const Requirement& b) { return order(a) < order(b); });
     if (!rest.empty() && !rest[0].negated && nature(rest[0]) == Nature::bit)
-        kind_[e] = rest.size() == 1 ? Kind::single : Kind::several;
+        kind_[e] = rest.size() == 1 && entries_.order(e) == none ? Kind::single : Kind::several;
     else
         choose_bounds(e, rest);
 }
@@ -172,7 +173,7 @@ void TreePlan::choose(uint32_t e) {
 void TreePlan::choose_bounds(uint32_t e, std::span<Requirement> rest) {
     auto end = std::stable_partition(rest.begin(), rest.end(), [&](const Requirement& r) { return is_bound(r); });
     size_t count = end - rest.begin();
-    kind_[e] = count == 0 ? Kind::free : rest.size() == 1 ? Kind::run : Kind::bounded;
+    kind_[e] = count == 0 ? Kind::free : rest.size() == 1 && entries_.order(e) == none ? Kind::run : Kind::bounded;
     if (count < 3) return;
     std::stable_sort(rest.begin(), end, [&](const Requirement& a, const Requirement& b) { return weight(a) < weight(b); });
     auto about = [&](const Requirement& r) {

@@ -28,6 +28,8 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     text_labels_ = localize(nothing, label_text);
     root_labels_ = localize(nothing, label_root);
     find_counters();
+    witnesses_.resize(machine_->witness_count_);
+    start_firsts();
     if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
     if (!machine_->value_paths().empty()) value_paths_ = std::make_unique<ValuePathsRun>(machine_->value_paths());
 }
@@ -63,6 +65,7 @@ void TreeRun::fire(Locals& locals, uint32_t local) const {
     locals.late &= machine_->is_only_tested(local);
     locals.direct &= machine_->is_direct(local);
     locals.counts |= machine_->has_counts(local);
+    locals.firsts |= !machine_->first_paths().steps(local).empty();
 }
 
 const TreeRun::Locals& TreeRun::labels_of(const Document& document, uint32_t element, NameResolver& names) {
@@ -134,6 +137,7 @@ inline void TreeRun::hand_over(Level& into) {
     if (uint64_t bits = gathered_ & wanted.child) into.child.emplace_back(gathered_word_, bits);
     if (uint64_t bits = gathered_ & wanted.descend) into.descend.emplace_back(gathered_word_, bits);
     into.keys |= (gathered_ & wanted.keys) != 0;
+    if (machine_->has_orders()) note_witnesses(gathered_word_, gathered_);
     gathered_ = 0;
 }
 
@@ -144,7 +148,8 @@ inline __attribute__((always_inline)) void TreeRun::test(const TreeMachine::Cand
     const TreeMachine::Check* const checks = machine_->checks_.data();
     const Bound* const bounds = machine_->bounds_.data();
     auto met = [&](const TreeMachine::Check& check) {
-        if (check.space != TreeMachine::in_gauges) return spaces[check.space]->test(check.id);
+        if (check.space < TreeMachine::spaces) return spaces[check.space]->test(check.id);
+        if (check.space == TreeMachine::in_orders) return is_in_order(check.id);
         return bounds[check.id].met(heights_[bounds[check.id].gauge]);
     };
     // Counted, so that tests can say how much work a plan saves without a clock.
@@ -266,35 +271,6 @@ void TreeRun::apply(const Locals& labels, Emit&& emit_entry) {
     for (uint32_t label : labels) apply_context<Bits>(label, emit_entry);
     for (size_t i = 0; i < contexts_.size(); ++i) apply_context<Bits>(contexts_[i], emit_entry);
     contexts_.clear();
-}
-
-// A gauge of 0 has seen no value. Those that have are listed, so that nobody searches all of them.
-void TreeRun::raise(uint32_t gauge, uint64_t height) {
-    if (heights_[gauge] == 0) raised_.push_back(gauge);
-    heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
-}
-
-// Turns a value into heights, one per kind of gauge, and raises the gauges of this label.
-void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level& into) {
-    const TreeMachine::Gauges& gauges = machine_->gauges(label);
-    uint64_t heights[gauge_kinds] = {};
-    if (!std::isnan(number)) {
-        heights[static_cast<int>(GaugeKind::most)] = height_of(number);
-        heights[static_cast<int>(GaugeKind::least)] = ~height_of(number);
-    }
-    auto compare = [&](GaugeKind kind, uint32_t met) {
-        heights[static_cast<int>(kind)] = met == none ? height_various : uint64_t(met) + 1;
-    };
-    const Values& values = machine_->values();
-    uint32_t group = machine_->value_group(label);
-    if (gauges.has(GaugeKind::text)) compare(GaugeKind::text, values.equal_text(group, value));
-    if (gauges.has(GaugeKind::number)) compare(GaugeKind::number, values.equal_number(group, number));
-    for (uint32_t kind = 0; kind < gauge_kinds; ++kind) {
-        if (!heights[kind]) continue;
-        if (uint32_t own = gauges.of[TreeMachine::in_tests][kind]; own != none) raise(own, heights[kind]);
-        for (uint32_t space : {TreeMachine::in_child, TreeMachine::in_descend})
-            if (uint32_t outer = gauges.of[space][kind]; outer != none) note_gauge(into, space, outer, heights[kind]);
-    }
 }
 
 // The answer lets Values stop early: texts with the same suffix chain were all set together with it.
@@ -435,6 +411,23 @@ void TreeRun::count(uint32_t element, Level& into, bool late) {
     }
 }
 
+// The first item of a path is often that of several elements inside each other, so what was read last is kept.
+template <class Bits>
+void TreeRun::firsts(uint32_t element, const Locals& labels, NameResolver& names, Level& into) {
+    find_firsts(element, labels, names);
+    for (const Firsts::Item& item : firsts_->items) {
+        Firsts::Path& path = firsts_->paths[item.path];
+        if (path.run != run_ || path.kind != item.kind || path.index != item.index) {
+            path.run = run_, path.kind = item.kind, path.index = item.index;
+            path.level.clear(0);
+            leaf<Bits>(path.labels, first_value(item, path.labels), none, path.level);
+        }
+        into.child.insert(into.child.end(), path.level.child.begin(), path.level.child.end());
+        for (auto [gauge, height] : path.level.child_gauges) note_gauge(into, TreeMachine::in_child, gauge, height);
+        into.keys |= path.level.keys;
+    }
+}
+
 template <class Bits>
 void TreeRun::texts(const Document& document, uint32_t until) {
     for (; next_text_ < until; ++next_text_) {
@@ -451,9 +444,10 @@ void TreeRun::close_bare(uint32_t name, const Locals& labels, Level& above) {
         Level made;
         apply<Bits>(labels, [&](uint32_t position, uint64_t bits) { emit(made, position, bits); });
         hand_over(made);
-        bare_[name] = {true, made.keys, 0, std::move(made.child), std::move(made.descend)};
+        bare_[name] = {true, made.keys, 0, std::move(made.child), std::move(made.descend), noted_};
     }
     Bare& bare = bare_[name];
+    for (uint32_t witness : bare.witnesses) note_witness(witness);
     if (bare.stamp == above.stamp) return;
     bare.stamp = above.stamp;
     above.child.insert(above.child.end(), bare.child.begin(), bare.child.end());
@@ -466,11 +460,14 @@ void TreeRun::close_bare(uint32_t name, const Locals& labels, Level& above) {
 template <class Bits>
 void TreeRun::close(const Document& document, uint32_t element, NameResolver& names) {
     uint32_t depth = document.depth[element];
+    closing_ = element;
+    noted_.clear();
     if (text_labels_.count) texts<Bits>(document, document.text_end[element]);
     Level& level = levels_[depth + 1];
     Level& above = levels_[depth];
     const Locals& labels = labels_of(document, element, names);
     if (labels.counts) count<Bits>(element, level, false);
+    if (labels.firsts) firsts<Bits>(element, labels, names, level);
     const uint32_t left = machine_->has_attributes() ? attributes<Bits>(document, element, names, level, false) : 0;
     if (labels.count && (labels.eager || labels.valued || level.keys)) {
         if (left) attributes<Bits>(document, element, names, level, true);
@@ -535,6 +532,8 @@ template <class Bits>
 void TreeRun::run_with(const Document& document, NameResolver& names, AnswerBits& out) {
     next_text_ = 0;
     open_.clear();
+    document_ = &document;
+    forget_witnesses();
     string_values_.begin(document);
     derived_values_.begin(document);
     ++run_;

@@ -50,6 +50,7 @@ private:
         bool direct = true;                                 // nothing follows but what single tests say
         bool late = true;                                   // it matters only where something else was found before
         bool counts = false;                                // counters are asked for
+        bool firsts = false;                                // first items of paths are asked for
         const uint32_t* begin() const { return label.data(); }
         const uint32_t* end() const { return label.data() + count; }
     };
@@ -82,13 +83,14 @@ private:
         bool is_known = false, keys = false;
         uint64_t stamp = 0;                                 // of the level that got it last
         Pairs child, descend;
+        std::vector<uint32_t> witnesses;                    // that it is
     };
 
     template <class Bits>
     void run_with(const Document& document, NameResolver& names, AnswerBits& out);
     bool matters(const Document& document, uint32_t element, NameResolver& names);
     bool has_interest(const Locals& labels) const {
-        return text_labels_.count || (labels.count && (labels.eager || labels.valued || (labels.counts && siblings_.is_early)));
+        return text_labels_.count || (labels.count && (labels.eager || labels.valued || labels.firsts || (labels.counts && siblings_.is_early)));
     }
     void open_to(const Document& document, uint32_t element);
     template <class Bits>
@@ -150,6 +152,35 @@ private:
     Locals localize(const uint32_t* labels, uint32_t any) const;
     void fire(Locals& locals, uint32_t local) const;
     void add_family(Locals& locals, uint32_t name);
+    // Of first items (tree_firsts.cpp).
+    struct Firsts {
+        struct Path {
+            Locals labels;
+            uint64_t run;                                   // of the item that was read last, and what follows from it
+            StepKind kind;
+            uint32_t index;
+            Level level;
+        };
+        struct Item { uint32_t path; StepKind kind; uint32_t index; };
+        std::vector<Path> paths;                            // by number
+        std::vector<uint64_t> met;                          // by number: the stamp of the element that has met an item
+        std::vector<Item> items;                            // of the element in hand
+        std::vector<std::vector<uint32_t>> descendants;     // by descendant label: elements, ascending
+        uint64_t stamp = 0, listed_run = 0;
+    };
+    void start_firsts();
+    void list_descendants(NameResolver& names);
+    void find_firsts(uint32_t element, const Locals& labels, NameResolver& names);
+    void walk_firsts(uint32_t element, std::span<const FirstPaths::Step> steps, NameResolver& names);
+    void meet_first(const FirstPaths::Step& step, StepKind kind, uint32_t index);
+    std::string_view first_value(const Firsts::Item& item, const Locals& labels);
+    template <class Bits>
+    void firsts(uint32_t element, const Locals& labels, NameResolver& names, Level& into);
+    // Of orders (tree_orders.cpp).
+    void note_witnesses(uint32_t word, uint64_t bits);
+    void note_witness(uint32_t witness);
+    void forget_witnesses();
+    bool is_in_order(uint32_t order);                       // at the element that closes
     void find_counters();
     void count_siblings(const Document& document);
 
@@ -173,6 +204,11 @@ private:
     enum Interest : uint8_t { interest_known = 1, interest_element = 2, interest_attribute = 4, interest_place = 8 };
     std::vector<uint8_t> interest_;                         // by name; 0: not looked up yet
     std::vector<Bare> bare_;                                // by name
+    const Document* document_ = nullptr;                    // of the run in progress
+    uint32_t closing_ = none;                               // the element that is being closed
+    std::vector<std::vector<uint32_t>> witnesses_;          // of branches with an order: at which elements they hold, ascending
+    std::vector<uint32_t> noted_;                           // witnesses at the element that is being closed
+    std::vector<uint32_t> witnesses_touched_;               // those that are not empty
     std::vector<Group> group_list_;                         // of the context in hand
     std::vector<uint32_t> positions_;                       // of those that were found to hold
     uint64_t stamps_ = 0;
@@ -191,6 +227,7 @@ private:
     uint64_t gathered_ = 0;
     uint64_t looked_at_ = 0;
     std::unique_ptr<ValuePathsRun> value_paths_;            // null where there are none
+    std::unique_ptr<Firsts> firsts_;                        // likewise
     StringValues string_values_;
     DerivedValues derived_values_;
     // Groups of conditions with substrings: how much has been read for them in this run.

@@ -7,6 +7,35 @@
 
 namespace treecast {
 
+// A gauge of 0 has seen no value. Those that have are listed, so that nobody searches all of them.
+void TreeRun::raise(uint32_t gauge, uint64_t height) {
+    if (heights_[gauge] == 0) raised_.push_back(gauge);
+    heights_[gauge] = join_heights(machine_->gauge_kinds_[gauge], heights_[gauge], height);
+}
+
+// Turns a value into heights, one per kind of gauge, and raises the gauges of this label.
+void TreeRun::gauge(uint32_t label, std::string_view value, double number, Level& into) {
+    const TreeMachine::Gauges& gauges = machine_->gauges(label);
+    uint64_t heights[gauge_kinds] = {};
+    if (!std::isnan(number)) {
+        heights[static_cast<int>(GaugeKind::most)] = height_of(number);
+        heights[static_cast<int>(GaugeKind::least)] = ~height_of(number);
+    }
+    auto compare = [&](GaugeKind kind, uint32_t met) {
+        heights[static_cast<int>(kind)] = met == none ? height_various : uint64_t(met) + 1;
+    };
+    const Values& values = machine_->values();
+    uint32_t group = machine_->value_group(label);
+    if (gauges.has(GaugeKind::text)) compare(GaugeKind::text, values.equal_text(group, value));
+    if (gauges.has(GaugeKind::number)) compare(GaugeKind::number, values.equal_number(group, number));
+    for (uint32_t kind = 0; kind < gauge_kinds; ++kind) {
+        if (!heights[kind]) continue;
+        if (uint32_t own = gauges.of[TreeMachine::in_tests][kind]; own != none) raise(own, heights[kind]);
+        for (uint32_t space : {TreeMachine::in_child, TreeMachine::in_descend})
+            if (uint32_t outer = gauges.of[space][kind]; outer != none) note_gauge(into, space, outer, heights[kind]);
+    }
+}
+
 // Long lists are merged in place, so that memory does not grow with the number of children.
 void TreeRun::note_gauge(Level& into, uint32_t space, uint32_t gauge, uint64_t height) {
     Pairs& gauges = space == TreeMachine::in_child ? into.child_gauges : into.descend_gauges;

@@ -87,11 +87,18 @@ std::vector<uint32_t> Query::literals_before(size_t end) const {
 // The new texts go after the old one, because everything else points into it. What was derived from the old ones is forgotten.
 void Query::fill(const std::vector<uint32_t>& values, const std::vector<std::string_view>& texts) {
     for (Expr& expr : exprs_) expr.derived = no_entry;
-    text_.resize(text_size_ + 1);
+    text_.resize(text_end_);
     for (size_t i = 0; i < values.size(); ++i) {
         values_[values[i]].text = {static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(texts[i].size())};
         text_.insert(text_.end(), texts[i].begin(), texts[i].end());
     }
+}
+
+Slice Query::store_text(std::string_view text) {
+    Slice stored{static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(text.size())};
+    text_.insert(text_.end(), text.begin(), text.end());
+    text_end_ = static_cast<uint32_t>(text_.size());
+    return stored;
 }
 
 // Plain paths are views into the query, so nothing is copied.

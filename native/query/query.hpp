@@ -183,7 +183,8 @@ private:
     // linear_paths for unions and self:: steps. Refuses more than alternatives_max; parsing has tried this already.
     void expand(std::vector<Path>& out) const;
 
-    std::vector<char> text_;          // as written, with a NUL at the end; vectors, so that views survive a move
+    Slice store_text(std::string_view text);        // behind the text as written
+    std::vector<char> text_;          // as written, with a NUL at the end, then other texts; vectors, so that views survive a move
     std::vector<char> uris_;
     std::vector<std::pair<size_t, Slice>> stored_;   // the bindings used -> where in uris_ their URI is
     std::vector<PathEntry> paths_;
@@ -193,7 +194,7 @@ private:
     std::vector<Term> terms_;
     std::vector<TermStep> term_steps_;
     std::vector<Derived> derived_;
-    uint32_t text_size_ = 0;
+    uint32_t text_size_ = 0, text_end_ = 0;          // of what was written; of that and what the parser stored
     uint32_t branches_ = no_entry, selection_ = no_term;
     bool is_condition_ = false;
     bool linear_ = true;

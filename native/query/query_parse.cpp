@@ -55,6 +55,7 @@ void QueryParser::begin(std::string_view text) {
     query_.text_.resize(text.size() + 1);
     std::copy(text.begin(), text.end(), query_.text_.begin());
     query_.text_.back() = '\0';
+    query_.text_end_ = query_.text_size_ + 1;
     scan_.reset(query_.text_.data(), query_.text_size_);
     size_t bad = find_bad_character(text);
     if (bad != text.size()) {

@@ -8,6 +8,7 @@
 #include "base/failure.hpp"
 #include "query/derivation.hpp"
 #include "query/query.hpp"
+#include "regex/regex.hpp"
 
 #include <utility>
 
@@ -104,6 +105,7 @@ protected:
     virtual bool read_term_variable(Term& path);
     uint32_t read_term_primary();
     uint32_t read_term_call(Slice name);
+    Regex read_regex(const Term& call);
     static std::string argument_words(const TermFunctionTraits& traits);
     bool read_term_predicates(uint32_t& first);
     void read_term_steps(Term& path, bool gap);
@@ -129,7 +131,7 @@ protected:
     uint32_t simplify_count(const Term& comparison);
     uint32_t counted(const Term& path, uint32_t least, Slice source);
     uint32_t denied(uint32_t expr, Slice source);
-    virtual bool reads_bound_terms() const { return false; }
+    void check_bound(uint32_t term);
     [[noreturn]] void refuse_relative(uint32_t term);
 
     // query_relax.cpp
@@ -137,14 +139,19 @@ protected:
     uint32_t relax_comparison(const Term& comparison);
     uint32_t relax_string(uint32_t term);
     uint32_t relax_number(uint32_t term);
-    struct Goal {                          // what one item at the end of a path is compared with, if anything
+    struct Goal {                          // what one item at the end of a path is compared with, or has inside, if anything
         Relation relation = Relation::eq;
         uint32_t value = no_entry;
         uint32_t derived = no_entry;       // Derived, without its path
-        bool is_none() const { return value == no_entry && derived == no_entry; }
+        Function function = Function::contains;
+        std::vector<uint32_t> texts{};     // Values: the function holds for one of them
+        bool is_none() const { return value == no_entry && derived == no_entry && texts.empty(); }
     };
     uint32_t relax_condition(uint32_t term);
     uint32_t relax_predicate(uint32_t term);
+    uint32_t relax_matches(const Term& call);
+    uint32_t has_text(const Goal& goal, Slice source);
+    uint32_t keep_text(std::string_view text, Slice source);
     uint32_t relax_items(const Term& term, const Goal& goal);
     void relax_path(const Term& term, const Goal& goal, std::vector<uint32_t>& parts);
     uint32_t relaxed(const PathEntry& path, const Goal& goal, Slice source);

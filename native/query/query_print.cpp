@@ -134,10 +134,11 @@ void QueryPrinter::condition(const Expr& expr) {
 
 // As a condition among others a term stands alone or in parentheses: `or` and `and` bind weaker than anything else in it.
 void QueryPrinter::term_of(const Expr& expr) {
-    const TermKind kind = query_.term(expr.first).kind;
-    const bool weak = kind == TermKind::disjunction || kind == TermKind::conjunction;
+    const Term& term = query_.term(expr.first);
+    const bool document = term.kind == TermKind::path && term.absolute && term.first == no_term && term.steps == no_term;
+    const bool weak = term.kind == TermKind::disjunction || term.kind == TermKind::conjunction || document;
     if (weak) out_ += '(';
-    term(expr.first);
+    this->term(expr.first);
     if (weak) out_ += ')';
 }
 

@@ -22,6 +22,11 @@ const char* sign_text(Sign sign) {
     return texts[static_cast<int>(sign)];
 }
 
+// Written as a slash alone.
+bool is_document(const Term& term) {
+    return term.kind == TermKind::path && term.absolute && term.first == no_term && term.steps == no_term && term.predicates == no_term;
+}
+
 // How closely the operators of a term bind; the levels of the grammar.
 int binding(const Query& query, const Term& term) {
     auto second = [&] { return query.term(query.term(term.first).next); };
@@ -32,7 +37,7 @@ int binding(const Query& query, const Term& term) {
         case TermKind::arithmetic: return second().sign <= Sign::minus ? 4 : 5;
         case TermKind::negative: return 6;
         case TermKind::union_: return 7;
-        case TermKind::path: return 8;
+        case TermKind::path: return is_document(term) ? -1 : 8;      // `/ and x` would be a path: (/) and x
         default: return 9;
     }
 }
@@ -89,6 +94,9 @@ void QueryPrinter::term_path(const Term& path) {
         PathEntry start_only;
         start_only.variable = path.variable;
         slash = start(start_only);
+        if (!slash && path.predicates != no_term) out_ += "self::node()";
+        else if (!slash && path.steps == no_term) out_ += '.';
+        slash = slash || path.predicates != no_term;
     } else if (path.first != no_term) {
         inner_term(path.first, 9);
         slash = true;
@@ -101,11 +109,14 @@ void QueryPrinter::term_path(const Term& path) {
         out_ += '.';                                // a slash in a predicate after $msg
     }
     term_predicates(path.predicates);
+    bool gap = false;                               // a slash waits for that of the next step; there is no third one
     query_.each_term_step(path.steps, [&](uint32_t, const TermStep& step) {
-        if (is_plain(step, TermAxis::descendant_or_self) && slash && step.next != no_term) {
-            out_ += '/';                            // and the slash of the next step
+        if (is_plain(step, TermAxis::descendant_or_self) && slash && !gap && step.next != no_term) {
+            out_ += '/';
+            gap = true;
             return;
         }
+        gap = false;
         if (slash) out_ += '/';
         slash = true;
         term_step(step);

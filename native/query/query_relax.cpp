@@ -7,6 +7,7 @@
 // NaN is true of nothing.
 #include "query/query_parser.hpp"
 #include "query/relation.hpp"
+#include "regex/regex_run.hpp"
 
 #include <algorithm>
 
@@ -88,6 +89,7 @@ uint32_t QueryParser::relax_condition(uint32_t index) {
                 bool some = literal.kind == TermKind::literal && query_.values_[literal.value].text.size;
                 return some ? relax_string(term.first) : no_entry;
             }
+            if (term.function == TermFunction::matches) return relax_matches(term);
             if (term.function == TermFunction::count) return relax(term.first);
             if (term.function == TermFunction::string_length) return term.first == no_term ? no_entry : relax_string(term.first);
             break;
@@ -97,6 +99,47 @@ uint32_t QueryParser::relax_condition(uint32_t index) {
     if (term.type == TermType::string) return relax_string(index);
     if (term.type == TermType::number) return relax_number(index);
     return no_entry;
+}
+
+// What a match requires: that the value has one of a few texts inside, if the pattern has any, and else that there is a value. A
+// pattern that matches the empty string requires nothing.
+uint32_t QueryParser::relax_matches(const Term& call) {
+    const Regex regex = read_regex(call);
+    uint64_t steps = 0;
+    if (RegexRun(regex).matches("", steps)) return no_entry;
+    const Term subject = query_.terms_[call.first];
+    if (subject.type != TermType::items) return relax_string(call.first);
+    Goal goal;
+    goal.function = regex.required().at_start ? Function::starts_with : Function::contains;
+    for (const std::string& text : regex.required().texts) goal.texts.push_back(keep_text(text, call.source));
+    return relax_items(subject, goal);
+}
+
+// That the context's value has one of the texts.
+uint32_t QueryParser::has_text(const Goal& goal, Slice source) {
+    std::vector<uint32_t> calls;
+    for (uint32_t text : goal.texts) {
+        PathEntry context;
+        context.source = source;
+        Expr call;
+        call.kind = ExprKind::call;
+        call.function = goal.function;
+        call.first = append(query_.paths_, context, source);
+        call.value = text;
+        call.source = source;
+        calls.push_back(append(query_.exprs_, call, source));
+    }
+    return join_exprs(ExprKind::disjunction, calls, source);
+}
+
+// A literal that stands nowhere in the query: its text goes behind that of the query.
+uint32_t QueryParser::keep_text(std::string_view text, Slice source) {
+    Value value;
+    value.text = query_.store_text(text);
+    const uint32_t at = scan_.at;
+    scan_.reset(query_.text_.data(), scan_.size());           // it may have moved
+    scan_.at = at;
+    return append(query_.values_, value, source);
 }
 
 // What a comparison of two operands requires; of more nothing is known, since their results are compared again.
@@ -218,6 +261,13 @@ void QueryParser::relax_path(const Term& term, const Goal& goal, std::vector<uin
 // That a path leads somewhere, or to something that meets the goal.
 uint32_t QueryParser::relaxed(const PathEntry& path, const Goal& goal, Slice source) {
     Expr expr;
+    if (!goal.texts.empty()) {
+        const uint32_t condition = has_text(goal, source);
+        if (path.first == no_entry) return condition;
+        uint32_t last = path.first;
+        while (query_.steps_[last].next != no_entry) last = query_.steps_[last].next;
+        query_.steps_[last].predicates = all_of({query_.steps_[last].predicates, condition}, source);
+    }
     expr.kind = goal.value == no_entry ? ExprKind::exists : ExprKind::compare;
     expr.relation = goal.relation;
     expr.value = goal.value;

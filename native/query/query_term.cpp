@@ -36,6 +36,7 @@ uint32_t QueryParser::join_terms(TermKind kind, TermType type, const std::vector
         const Term& operand = query_.terms_[operands[i]];
         joined.uses_context |= operand.uses_context;
         joined.uses_position |= operand.uses_position;
+        joined.variables |= operand.variables;
         if (i + 1 < operands.size()) query_.terms_[operands[i]].next = operands[i + 1];
     }
     return append_term(joined, begin);
@@ -139,6 +140,7 @@ uint32_t QueryParser::read_term_unary() {
     made.function = TermFunction::number;
     made.uses_context = query_.terms_[operand].uses_context;
     made.uses_position = query_.terms_[operand].uses_position;
+    made.variables = query_.terms_[operand].variables;
     return append_term(made, begin);
 }
 
@@ -178,10 +180,24 @@ uint32_t QueryParser::read_term_path() {
     if (c == '$') {
         document = read_term_variable(path);
         if (document && !in_term_predicate_) message_ = true;
+        uint32_t end = scan_.at;
+        scan_.skip_space();
         c = scan_.peek();
+        if (path.first != no_term && c != '/' && c != '[') {       // a variable that stands for a term
+            scan_.at = end;
+            message_ = message;
+            return path.first;
+        }
+        if (path.first != no_term && query_.terms_[path.first].type != TermType::items)
+            refuse("TC113", "this variable holds a value, and paths lead through documents only", since(begin),
+                   "use the paths that it was made from");
         if (c != '/') {
             path.absolute = document;
-            if (c == '[') read_term_predicates(path.predicates);
+            scan_.at = end;
+            if (c == '[') {
+                scan_.skip_space();
+                read_term_predicates(path.predicates);
+            }
         }
     } else if (c != '/') {
         if (uint32_t primary = read_term_primary(); primary != no_term) {
@@ -199,6 +215,7 @@ uint32_t QueryParser::read_term_path() {
             path.first = primary;
             path.uses_context = query_.terms_[primary].uses_context;
             path.uses_position = query_.terms_[primary].uses_position;
+            path.variables = query_.terms_[primary].variables;
             if (c == '[') read_term_predicates(path.predicates);
         } else {
             path.uses_context = true;
@@ -218,7 +235,7 @@ uint32_t QueryParser::read_term_path() {
         if (gap) ++scan_.at;
         scan_.skip_space();
         if (free_start) {
-            path.absolute = document || !message_;
+            path.absolute = document || !message_ || (bound_ && !in_term_predicate_);
             path.uses_context = !path.absolute;
         }
         char next = scan_.peek();
@@ -310,10 +327,35 @@ uint32_t QueryParser::read_term_call(Slice name) {
             refuse("TC106", "the argument of " + shown(name) + "() is a path", argument.source, "as in " + shown(name) + "(a/b)");
         call.uses_context |= argument.uses_context;
         call.uses_position |= argument.uses_position;
+        call.variables |= argument.variables;
         if (i + 1 < arguments.size()) argument.next = arguments[i + 1];
     }
     if (!arguments.empty()) call.first = arguments[0];
+    if (traits->function == TermFunction::matches) read_regex(call);
     return append_term(call, name.begin);
+}
+
+// The regular expression of a call of matches(). Refused where it is malformed, at its place in the text.
+Regex QueryParser::read_regex(const Term& call) {
+    const Term& pattern = query_.terms_[query_.terms_[call.first].next];
+    const uint32_t flags = pattern.next;
+    for (uint32_t argument : {query_.terms_[call.first].next, flags})
+        if (argument != no_term && query_.terms_[argument].kind != TermKind::literal)
+            refuse("TC106", argument == flags ? "the flags of matches() are a literal" : "the pattern of matches() is a literal",
+                   query_.terms_[argument].source, "as in matches(@a, \"^x+$\", \"i\")");
+    const Slice text = query_.values_[pattern.value].text;
+    const Slice flags_text = flags == no_term ? Slice{text.end(), 0} : query_.values_[query_.terms_[flags].value].text;
+    try {
+        return Regex(query_.view(text), query_.view(flags_text));
+    } catch (Failure& failure) {
+        if (failure.position > text.size || (failure.position == text.size && failure.length == 0 && flags_text.size)) {
+            failure.position += flags_text.begin - text.size;            // of the flags
+            failure.length = 1;
+        } else {
+            failure.position += text.begin;
+        }
+        throw;
+    }
 }
 
 std::string QueryParser::argument_words(const TermFunctionTraits& traits) {
@@ -325,8 +367,10 @@ std::string QueryParser::argument_words(const TermFunctionTraits& traits) {
 
 // Predicates of a step or of what is filtered, from the first '[' on. `first` is the head of their list.
 bool QueryParser::read_term_predicates(uint32_t& first) {
-    bool outer = in_term_predicate_, positional = false;
+    const bool outer = in_term_predicate_, bound = bound_;
+    bool positional = false;
     in_term_predicate_ = true;
+    bound_ = false;
     uint32_t last = no_term, end = scan_.at;
     do {
         const uint32_t begin = scan_.at;
@@ -346,6 +390,7 @@ bool QueryParser::read_term_predicates(uint32_t& first) {
     } while (scan_.peek() == '[');
     scan_.at = end;
     in_term_predicate_ = outer;
+    bound_ = bound;
     return positional;
 }
 

@@ -48,21 +48,24 @@ auto QueryParser::read_either(Plain plain, Other other) {
     try {
         return plain();
     } catch (const Failure& failure) {
+        // Where paths start at variables, these two know best: everything, and what lies below an attribute.
+        if (before.bound && (failure.code == "TC107" || failure.code == "TC108")) throw;
         go_back(before);
         try {
             return other();
         } catch (const Failure& second) {
-            if (knows_more(second, failure)) throw;
+            const bool unbound = before.bound && second.code == "TC104" && second.position <= failure.position;
+            if (!unbound && knows_more(second, failure)) throw;
         }
         throw;
     }
 }
 
 QueryParser::Operand QueryParser::read_comparison() {
-    if (bound_ && !reads_bound_terms()) return read_plain_comparison();
     return read_either([this] { return read_plain_comparison(); }, [this] {
         scan_.skip_space();
         uint32_t begin = scan_.at, term = read_term_equality();
+        if (bound_) check_bound(term);
         return Operand{Is::term, query_.terms_[term].uses_position, Relation::eq, term, since(begin)};
     });
 }
@@ -173,6 +176,13 @@ uint32_t QueryParser::denied(uint32_t expr, Slice source) {
     negation.first = expr;
     negation.source = source;
     return append(query_.exprs_, negation, source);
+}
+
+// In clauses of a transformation there is no context: paths start at variables.
+void QueryParser::check_bound(uint32_t term) {
+    if (query_.terms_[term].uses_context)
+        refuse("TC104", "the expression depends on a context, and there is none here", query_.terms_[term].source,
+               "start each path at a variable, as $n/a, and count positions in brackets");
 }
 
 // A query that is no union of paths. `plain` is why.

@@ -51,6 +51,7 @@ enum class TermFunction : uint8_t {
     last, position, count, local_name, namespace_uri, name, string, concat, starts_with, contains, substring_before,
     substring_after, substring, string_length, normalize_space, translate, boolean, not_, true_, false_, lang, number, sum,
     floor, ceiling, round,
+    matches,         // of XPath 2.0: regex/regex.hpp. The pattern and the flags are literals
 };
 
 struct TermFunctionTraits {
@@ -90,6 +91,7 @@ inline constexpr std::array term_functions{
     TermFunctionTraits{TermFunction::floor, "floor", 1, 1, TermType::number, false, false},
     TermFunctionTraits{TermFunction::ceiling, "ceiling", 1, 1, TermType::number, false, false},
     TermFunctionTraits{TermFunction::round, "round", 1, 1, TermType::number, false, false},
+    TermFunctionTraits{TermFunction::matches, "matches", 2, 3, TermType::boolean, false, false},
 };
 
 constexpr const TermFunctionTraits& traits_of(TermFunction function) {
@@ -119,6 +121,7 @@ struct Term {
     uint32_t steps = no_term;            // TermStep
     uint32_t value = no_term;            // Value of a number or literal
     uint32_t variable = no_term;         // of a transformation: a path that starts at this variable
+    uint64_t variables = 0;              // bit v: its value depends on the variable v
     Slice source;
 };
 

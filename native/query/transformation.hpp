@@ -50,6 +50,7 @@ enum class ShapeKind : uint8_t {
     count,          // count(paths)
     concat,         // concat(a, b, …): of each paths the first item's string
     name_of,        // name(paths): of the first item, as written in the document
+    term,           // any other expression of XPath 1.0, `term`: items are copied, everything else is a value
     choice,         // if (`condition`) then `first` else `other`
     comment,        // <!--…--> of a constructor: `text`, between the signs
     instruction,    // <?…?>: `text`, between the signs
@@ -69,6 +70,7 @@ struct Shape {
     uint32_t clauses = no_entry;          // Clause of flwr
     uint32_t paths = no_entry;            // PathEntry
     uint32_t condition = no_entry;        // Expr of choice
+    uint32_t term = no_term;              // Term of term
     uint32_t declarations = no_entry;     // Declaration of element: those written in its start tag
     Slice text;                           // of Transformation::text()
     Name name;                            // of element and attribute
@@ -89,6 +91,7 @@ struct Clause {
     uint32_t variable = no_entry;         // each: its number
     uint32_t paths = no_entry;            // each: what it ranges over, a union. order: the key is the first item's string
     uint32_t condition = no_entry;        // where: an Expr
+    uint32_t term = no_term;              // order: a Term, if the key is no path
     bool counts = false;                  // order: the key is the number of items, not the string of the first
     bool strings = false;                 // order: string(…), so that no item is the empty string
     bool descending = false;              // order
@@ -186,6 +189,9 @@ Matching read_matching_part(const Transformation& transformation, const Bindings
 
 // The matching part of any subscription: its query, or that of its transformation. `ordered` refuses transformations.
 void parse_matching(std::string_view text, const Bindings& bindings, bool ordered, Query& out);
+
+// Whether a term that selects items may select comments, instructions or the document, which cannot be delivered.
+bool may_select_marks(const Query& query, uint32_t term);
 
 // Throws a Failure (TC118) if a query selects both elements and values.
 // Elements are delivered as markup and values as plain text, and no reader could tell which is which.

@@ -211,6 +211,7 @@ private:
             return;
         }
         const Expr& expr = query_.expr(literal.expr);
+        if (expr.kind == ExprKind::term) refuse_term(expr);
         if (expr.kind == ExprKind::negation) {
             expand({expr.first, !literal.negated, no_entry}, out);
             return;
@@ -266,11 +267,20 @@ private:
             case ExprKind::call:
                 query_.each_path(expr.first, [&](uint32_t, const PathEntry& path) { found |= variable_of(path); });
                 break;
+            case ExprKind::term: found = query_.term(expr.first).variables; break;
             default: break;
         }
         return found;
     }
     static uint64_t variable_of(const PathEntry& path) { return path.variable == no_entry ? 0 : 1ull << path.variable; }
+
+    // What is matched is a path with predicates, and these are about one item.
+    [[noreturn]] static void refuse_term(const Expr& expr) {
+        Failure failure(Family::query, "TC116", "this expression is about two variables", expr.source.begin);
+        failure.length = expr.source.size;
+        failure.hint = "write it about one of them: $n/a = $n/b/c for $n/a = $m/c";
+        throw failure;
+    }
 
     [[noreturn]] void refuse_alternatives() const {
         Failure failure(Family::query, "TC328", "the conditions stand for more than " +
@@ -304,6 +314,10 @@ Matching matching_part(const Transformation& transformation, const Bindings& bin
     query.each_of_all_steps([&](const Step& step) {
         bare = bare || (step.kind == StepKind::element && step.test == Test::name && !step.prefix.size && !step.uri.size);
     });
+    for (uint32_t at = 0; at < query.term_steps(); ++at) {
+        const TermStep& step = query.term_step(at);
+        bare = bare || (step.axis != TermAxis::attribute && step.test == TermTest::name && !step.prefix.size && !step.uri.size);
+    }
     if (bare) std::erase_if(matching.bindings, [](const auto& binding) { return binding.first.empty(); });
     MatchMaker(transformation, matching).make();
     return matching;
@@ -346,7 +360,7 @@ enum : unsigned { delivers_elements = 1, delivers_values = 2, delivers_neither =
 // What a term may select. Of an item's parents the document is left out, which is no element.
 unsigned kinds_of(const Query& query, uint32_t index) {
     const Term& term = query.term(index);
-    unsigned kinds = delivers_neither;
+    unsigned kinds = term.variable == no_term ? delivers_neither : delivers_elements;
     if (term.kind == TermKind::union_ || term.first != no_term) {
         kinds = 0;
         for (uint32_t at = term.first; at != no_term; at = term.kind == TermKind::union_ ? query.term(at).next : no_term) kinds |= kinds_of(query, at);
@@ -375,6 +389,8 @@ unsigned kinds_of(const Query& query, uint32_t index) {
 }
 
 }  // namespace
+
+bool may_select_marks(const Query& query, uint32_t term) { return kinds_of(query, term) & delivers_neither; }
 
 void check_delivered(const Query& query) {
     const char* both = "add a subscription for each, or a transformation, which escapes texts: for $i in $msg/a | $msg/a/text() return $i";

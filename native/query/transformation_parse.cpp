@@ -10,66 +10,6 @@
 
 namespace treecast {
 
-namespace {
-
-// Whether a text that begins with parentheses lists things, as `("a", //b)` does: by a comma in one of them. Other commas are
-// those of calls: `(concat("a", //b)) = "c"` is a condition.
-bool is_list(std::string_view text) {
-    size_t first = text.find_first_not_of("( \t\r\n"), leading = 0, depth = 0;
-    for (size_t at = 0; at < text.size(); ++at) {
-        char c = text[at];
-        if (c == '"' || c == '\'') {
-            at = std::min(text.find(c, at + 1), text.size());
-        } else if (c == '(' || c == '[') {
-            ++depth;
-            if (at < first) leading = depth;
-        } else if (c == ')' || c == ']') {
-            if (depth) --depth;
-            leading = std::min(leading, depth);
-        } else if (c == '{' || (c == ',' && depth && depth == leading)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-}  // namespace
-
-// Decides by the first words, and within parentheses by whether they hold a list. A wrong guess would report errors of the
-// wrong language, so each word needs proof that it is not the name of an element.
-bool is_transformation(std::string_view text) {
-    const std::string_view whole = text;
-    bool inside = false;                                  // of parentheses or braces: only here a path may be built
-    while (true) {
-        size_t at = text.find_first_not_of(" \t\r\n");
-        if (at == std::string_view::npos) return false;
-        text.remove_prefix(at);
-        size_t comment = comment_size(text);
-        if (!comment && text[0] != '(' && text[0] != '{') break;
-        inside = inside || !comment;
-        text.remove_prefix(comment ? comment : 1);
-    }
-    if (text[0] == '<') return true;
-    bool braces = inside && whole[whole.find_first_not_of(" \t\r\n(")] == '{';
-    if (inside && text[0] == '$') return true;
-    if (inside && (text[0] == '"' || text[0] == '\'')) return braces || is_list(whole);
-    size_t size = std::min(text.find_first_of(" \t\r\n$({\"'<"), text.size());
-    std::string_view word = text.substr(0, size), rest = text.substr(size);
-    if (rest.empty()) return false;
-    bool space = is_space(rest[0]), comment = comment_size(rest);
-    rest.remove_prefix(std::min(rest.find_first_not_of(" \t\r\n"), rest.size()));
-    if (word == "if") return true;
-    if (word == "for" || word == "let") return space || comment || rest.starts_with('$');
-    for (std::string_view step : {"from", "drop", "keep", "rename", "unwrap"})
-        if (word == step) return space || comment;
-    for (std::string_view call : {"string", "count", "concat", "name", "attribute"})
-        if (inside && word == call) return braces || word == "attribute" || is_list(whole);
-    // XQuery that the language refuses, but with its own messages.
-    for (std::string_view other : {"declare", "import", "xquery", "element", "some", "every", "validate"})
-        if (word == other) return space && !rest.empty();
-    return false;
-}
-
 void parse_transformation(std::string_view text, const Bindings& bindings, Transformation& out) {
     TransformationParser(out, bindings).parse(text);
 }
@@ -162,12 +102,11 @@ uint32_t TransformationParser::read_single() {
     Nesting nesting(*this, scan_.at);
     char c = scan_.peek();
     if (c == '<') return read_constructor();
-    if (c == '(') return read_parenthesis_expression();
     if (c == '{') return read_enclosed();                 // as the papers print it: return {$n/a}
-    if (c == '$' || c == '/') return read_items();
-    if (c == '"' || c == '\'' || is_digit(c) || c == '-' || (c == '.' && is_digit(scan_.peek(1)))) return read_literal();
     Slice name = scan_.peek_name();
-    if (name.size) return read_word_expression(name);
+    if (name.size && !find_term_function(scan_.view(name))) return read_word_expression(name);
+    const bool literal = c == '"' || c == '\'' || is_digit(c) || c == '-' || (c == '.' && is_digit(scan_.peek(1)));
+    if (name.size || literal || c == '(' || c == '$' || c == '/') return read_value_or_term(c, name);
     if (c == '@' || c == '*' || c == '.') refuse_unbound_path();
     refuse_here("an expression", "a path starts at a variable ($n/a), a constructor with '<'");
 }
@@ -351,6 +290,7 @@ void TransformationParser::check_value(uint32_t index, const char* what) {
         case ShapeKind::string_of:
         case ShapeKind::count:
         case ShapeKind::concat:
+        case ShapeKind::term:
         case ShapeKind::name_of: return;
         default:
             refuse("TC116", std::string("only a path, a literal or a function can be ") + what, shape.source,
@@ -496,7 +436,10 @@ void TransformationParser::read_let() {
         scan_.skip_space();
         if (scan_.peek() != ':' || scan_.peek(1) != '=') refuse_here("':='", "let $t := $n/title");
         scan_.at += 2;
+        scan_.skip_space();
+        const uint32_t begin = scan_.at;
         uint32_t made = unparenthesised(read_single());
+        const Slice source = since(begin);
         const Shape& shape = out_.shapes_[made];
         if (shape.kind == ShapeKind::items) {
             const PathEntry& path = query_.path(shape.paths);
@@ -507,6 +450,12 @@ void TransformationParser::read_let() {
         } else {
             declare(name, Holds::shape, made);
         }
+        Variable& declared = scope_variables_.back();
+        declared.source = source;
+        declared.scope = scope_variables_.size() - 1;
+        declared.bindings = scope_.size();
+        declared.default_bound = default_bound_;
+        declared.default_uri = default_uri_;
         scan_.skip_space();
         if (scan_.peek() != ',') return;
         ++scan_.at;
@@ -573,7 +522,7 @@ void TransformationParser::read_order(std::vector<Clause>& clauses) {
         uint32_t begin = scan_.at;
         Clause clause;
         clause.kind = ClauseKind::order;
-        read_key(clause);
+        read_key_or_term(clause);
         if (read_word("descending")) clause.descending = true;
         else read_word("ascending");
         if (read_word("empty")) {

@@ -1,6 +1,7 @@
 // The parser of parse_transformation. It adds to QueryParser what XQuery adds to paths.
 //
 // transformation_parse.cpp reads clauses and expressions, transformation_paths.cpp what starts at variables,
+// transformation_terms.cpp expressions of XPath that are neither,
 // transformation_condition.cpp values in conditions, transformation_construct.cpp constructors,
 // transformation_steps.cpp lists of steps. transformation_refuse.cpp words the refusals.
 #pragma once
@@ -28,6 +29,18 @@ private:
         Slice name;                        // without the $
         Holds holds = Holds::item;
         uint32_t index = no_entry;         // item: its number; paths: the first PathEntry; shape: the Shape
+        // Of a let: where it is written, and what was in force there.
+        Slice source{};
+        size_t scope = 0, bindings = 0;
+        bool default_bound = false;
+        Slice default_uri{};
+    };
+    struct ShapeMark {                     // as QueryParser::Mark
+        Mark query;
+        size_t shapes, clauses, declared, variables, texts, scope_variables, kinds, scope;
+        uint32_t depth;
+        bool condition, default_bound;
+        Slice default_uri;
     };
     struct Space {                         // a text of a constructor while it is read
         uint32_t begin = 0;                // in texts_
@@ -56,6 +69,19 @@ private:
     uint32_t read_literal();
     uint32_t read_condition();
     void check_value(uint32_t shape, const char* what);
+
+    // transformation_terms.cpp
+    ShapeMark mark_shapes() const;
+    void go_back(const ShapeMark& mark);
+    bool operator_follows();
+    bool is_final(const Failure& failure) const;
+    template <class Plain> uint32_t read_shape_or_term(Plain plain);
+    uint32_t read_value_or_term(char c, Slice name);
+    uint32_t read_term_shape();
+    uint32_t read_bound_term();
+    bool read_term_variable(Term& path) override;
+    uint32_t read_held_term(const Variable& variable, Slice where);
+    void read_key_or_term(Clause& clause);
 
     // transformation_condition.cpp
     bool read_held(Operand& held) override;

@@ -234,6 +234,7 @@ uint64_t TransformationParser::expr_variables(uint32_t index) const {
         case ExprKind::exists:
         case ExprKind::compare:
         case ExprKind::call: found = path_variables(expr.first); break;
+        case ExprKind::term: found = query_.term(expr.first).variables; break;
         default: break;
     }
     return found;
@@ -245,10 +246,12 @@ uint64_t TransformationParser::find_variables(uint32_t index) {
     Shape& shape = out_.shapes_[index];
     uint64_t found = path_variables(shape.paths), bound = 0;
     if (shape.condition != no_entry) found |= expr_variables(shape.condition);
+    if (shape.term != no_term) found |= query_.term(shape.term).variables;
     for (uint32_t child : {shape.first, shape.other})
         for (uint32_t at = child; at != no_entry; at = out_.shapes_[at].next) found |= find_variables(at);
     out_.each_clause(shape.clauses, [&](uint32_t, const Clause& clause) {
         found |= path_variables(clause.paths);
+        if (clause.term != no_term) found |= query_.term(clause.term).variables;
         if (clause.condition != no_entry) found |= expr_variables(clause.condition);
         if (clause.variable != no_entry) bound |= 1ull << clause.variable;
     });

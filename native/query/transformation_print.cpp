@@ -103,6 +103,7 @@ void ShapePrinter::shape(uint32_t index) {
             break;
         case ShapeKind::value: string_literal(all_.view(shape.text)); break;
         case ShapeKind::items: paths(shape.paths); break;
+        case ShapeKind::term: term(shape.term); break;
         case ShapeKind::string_of: call("string(", shape); break;
         case ShapeKind::count: call("count(", shape); break;
         case ShapeKind::concat: call("concat(", shape); break;
@@ -151,6 +152,7 @@ void ShapePrinter::clauses(uint32_t first) {
                 out_ += ordering ? " " : "order by ";
                 ordering = true;
                 if (clause.counts || clause.strings) out_ += clause.counts ? "count(" : "string(";
+                if (clause.term != no_term) term(clause.term);
                 paths(clause.paths);
                 if (clause.counts || clause.strings) out_ += ')';
                 if (clause.descending) out_ += " descending";

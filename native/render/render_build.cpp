@@ -172,6 +172,7 @@ void Builder::run(uint32_t at) {
             joins_ = false;
             break;
         case OpKind::items: items(op); break;
+        case OpKind::term_items: term_items(op); break;
         // The choice's two parts follow each other; the end of the first is the start of the second.
         case OpKind::choice: {
             ready();

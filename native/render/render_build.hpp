@@ -112,6 +112,7 @@ private:
     bool takes_prefix(std::string_view prefix) const;
     [[noreturn]] void refuse_attribute(const char* message, const char* hint) const;
     void items(const Op& op);
+    void term_items(const Op& op);
     void item(Item item);
     void value(uint32_t at);
     void value_piece(uint32_t at);
@@ -144,6 +145,7 @@ private:
     bool find_keys(const Clause& clause, Sorting& sorting);
     void sort_ties(const Clause& clause, Sorting& sorting);
     uint64_t sort_key(const Clause& clause);
+    bool find_term_keys(const Clause& clause, Sorting& sorting);
     int compare(const Clause& clause, const SortKey& a, const SortKey& b);
 
     const RenderLimits limits_;

@@ -104,7 +104,7 @@ const Plan& PlanCache::find(const HeldQuery& query, Identity identity) {
         Plan& plan = *known->plan;
         if (known->filled) {
             plan.filled = {known->literals.data(), known->filled};
-            plan.unfilled = query.text();        // of a transformation: stays where it is
+            plan.unfilled = query;
         }
         return plan;
     }
@@ -174,7 +174,7 @@ Plan& PlanCache::of_text(std::string_view text, const Settings& settings) {
         form_.literals.clear();
         return of_form(settings);
     }
-    plan.unfilled = text;
+    plan.unfilled = HeldQuery(text, settings);       // the text of a transformation stays where it is
     filled_.clear();
     for (std::string_view literal : form_.literals) filled_.push_back(keys_.use(literal));
     plan.filled = filled_;
@@ -183,13 +183,13 @@ Plan& PlanCache::of_text(std::string_view text, const Settings& settings) {
 
 // Programs are shared, so the literals of the last subscription may still be in them.
 void fill_clauses(const Plan& plan) {
-    if (plan.unfilled.empty()) return;
+    if (!plan.unfilled) return;
     Form form;
-    find_form(plan.unfilled, form);
+    find_form(plan.unfilled->text(), form);
     const std::vector<uint32_t>& values = plan.clauses->open_values;
     assert(values.size() == form.literals.size());                 // clauses hold no other literals
     plan.clauses->all->fill(values, form.literals);
-    plan.unfilled = {};
+    plan.unfilled.reset();
 }
 
 // A plan found in the old generation moves to the young one, so what is in use survives.
@@ -220,7 +220,9 @@ std::unique_ptr<Plan> PlanCache::make(const Settings& settings) {
         auto all = std::make_shared<Transformation>();
         parse_transformation(text, settings.bindings, *all);
         // A sequence that begins with a FLWR: its clauses are not those of the whole, so literals cannot be filled in.
-        if (!form_.literals.empty() && all->shape(all->root()).kind != ShapeKind::flwr) {
+        // Nor where one is read twice, as a let is in terms.
+        if (!form_.literals.empty() && (all->shape(all->root()).kind != ShapeKind::flwr ||
+                                        all->query().literals_before(form_.head).size() != form_.literals.size())) {
             plan->unfit = true;
             plan->key = keys_.use("u");
             return plan;

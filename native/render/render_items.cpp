@@ -74,6 +74,18 @@ void Builder::items(const Op& op) {
     --pool_used_;
 }
 
+// What a term selects; it is not what decides whether there is a delivery.
+void Builder::term_items(const Op& op) {
+    source_op_ = &op;
+    ready();
+    if (pool_used_ == pool_.size()) pool_.emplace_back();
+    size_t at = pool_used_++;
+    evaluator.select_items(op.entry, variables_, pool_[at]);
+    check_work();
+    for (const Item& found : pool_[at]) item(found);
+    --pool_used_;
+}
+
 // Functions need only the first item, so the walk stops there.
 bool Builder::first_of(const Op& op, Item& found) {
     bool any;
@@ -157,6 +169,14 @@ void Builder::value_piece(uint32_t at) {
             characters(found.kind == StepKind::element ? element_qname(*document_, found.index)
                                                        : attribute_qname(*document_, found.index));
             break;
+        case OpKind::term: {
+            ready();
+            std::string text;
+            evaluator.append_text(op.entry, variables_, text);
+            check_work();
+            characters(text);
+            break;
+        }
         case OpKind::count: {
             uint64_t count = count_of(op);
             delivered_any_ |= count > 0;

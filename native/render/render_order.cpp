@@ -11,6 +11,7 @@
 #include "base/id_slots.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -55,9 +56,19 @@ private:
 struct Builder::SortKey {
     bool exists = true;
     uint64_t count = 0;
+    std::optional<double> number;                               // of a term; else its text
+    std::string own;
     std::string_view piece;                                     // then the texts
     uint32_t text = 0, text_end = 0;
 
+    // Of a term: NaN comes before all numbers, and what selects nothing before everything. A boolean is a number.
+    explicit SortKey(Terms::Result&& result) {
+        switch (result.type) {
+            case TermType::number: number = result.number; break;
+            case TermType::boolean: number = result.boolean; break;
+            default: own = std::move(result.string);
+        }
+    }
     SortKey(const Document& document, const Clause& clause, uint64_t key) : exists(key != no_item) {
         if (clause.counts) {
             count = key;
@@ -133,7 +144,8 @@ void Builder::sort_tuples(const Op& op, size_t begin) {
     if (!any || !width || tuples_ < 2) return;
     Sorting sorting(op, begin, tuples_);
     all_->each_clause(clauses, [&](uint32_t, const Clause& clause) {
-        if (clause.kind == ClauseKind::order && !sorting.ties.empty() && find_keys(clause, sorting)) sort_ties(clause, sorting);
+        if (clause.kind != ClauseKind::order || sorting.ties.empty()) return;
+        if (clause.term == no_term ? find_keys(clause, sorting) : find_term_keys(clause, sorting)) sort_ties(clause, sorting);
     });
     std::vector<Item> unsorted(stack_.begin() + static_cast<std::ptrdiff_t>(begin), stack_.end());
     for (size_t i = 0; i < tuples_; ++i)
@@ -217,6 +229,34 @@ bool Builder::find_keys(const Clause& clause, Sorting& sorting) {
     return true;
 }
 
+// Keys that are computed: one for each tuple. Of a term that selects items the first one's string is the key.
+bool Builder::find_term_keys(const Clause& clause, Sorting& sorting) {
+    const Op& op = sorting.op;
+    uint64_t bound = 0;
+    for (uint32_t i = 0; i < op.count; ++i) bound |= 1ull << program_->variables[op.first + i];
+    if (!(all_->query().term(clause.term).variables & bound)) return false;
+    evaluator.looked_at += sorting.tied() * looks_per_key;
+    check_work();
+    sorting.keys.clear();
+    for (const auto& [first, last] : sorting.ties)
+        for (uint32_t at = first; at < last; ++at) {
+            uint32_t tuple = sorting.order[at];
+            set_variables(op, stack_.data() + sorting.begin + size_t(tuple) * op.count);
+            Terms::Result result = evaluator.value(clause.term, variables_);
+            if (result.type == TermType::items) {
+                const bool any = !result.items.empty();
+                if (any) evaluator.append_text(clause.term, variables_, result.string);
+                sorting.keys.emplace_back(std::move(result));
+                sorting.keys.back().exists = any;
+            } else {
+                sorting.keys.emplace_back(std::move(result));
+            }
+            check_work();
+            sorting.numbers[tuple] = static_cast<uint32_t>(sorting.keys.size() - 1);
+        }
+    return true;
+}
+
 uint64_t Builder::sort_key(const Clause& clause) {
     if (clause.counts) {
         if (pool_used_ == pool_.size()) pool_.emplace_back();
@@ -239,7 +279,16 @@ int Builder::compare(const Clause& clause, const SortKey& a, const SortKey& b) {
         return b.exists != clause.empty_greatest ? -1 : 1;
     }
     if (clause.counts) return a.count < b.count ? -1 : a.count > b.count;
-    std::string_view left = a.piece, right = b.piece;
+    if (a.number && b.number) {
+        const double one = *a.number, other = *b.number;
+        if (std::isnan(one) || std::isnan(other)) {
+            if (std::isnan(one) == std::isnan(other)) return 0;
+            return std::isnan(other) != clause.empty_greatest ? 1 : -1;
+        }
+        return one < other ? -1 : one > other;
+    }
+    std::string_view left = clause.term == no_term ? a.piece : std::string_view(a.own);
+    std::string_view right = clause.term == no_term ? b.piece : std::string_view(b.own);
     uint32_t left_text = a.text, right_text = b.text;
     for (;; ++evaluator.looked_at) {
         check_work();

@@ -83,6 +83,12 @@ private:
                 paths(opened.op(), shape.paths);
                 break;
             }
+            case ShapeKind::term:
+                if (query_.term(shape.term).type == TermType::items) {
+                    Opened(*this, OpKind::term_items, index).op().entry = shape.term;
+                    break;
+                }
+                [[fallthrough]];
             default: value(index, shape);
         }
     }
@@ -93,8 +99,10 @@ private:
                       : shape.kind == ShapeKind::items   ? OpKind::string_of
                       : shape.kind == ShapeKind::count   ? OpKind::count
                       : shape.kind == ShapeKind::name_of ? OpKind::name_of
+                      : shape.kind == ShapeKind::term    ? OpKind::term
                                                          : OpKind::joined;
         Opened opened(*this, kind, index);
+        if (kind == OpKind::term) opened.op().entry = shape.term;
         if (kind == OpKind::value) opened.op().literal = escaped(all_.view(shape.text));
         if (shape.paths != no_entry) paths(opened.op(), shape.paths);
         all_.each_shape(shape.first, [&](uint32_t argument, const Shape& given) { value(argument, given); });
@@ -280,6 +288,10 @@ std::string clauses_key(const Transformation& all, uint32_t clauses, std::vector
                 key += clause.counts ? 'n' : clause.strings ? 's' : 'o';
                 key += clause.descending ? 'd' : 'a';
                 key += clause.empty_greatest ? 'g' : 'l';
+                if (clause.term != no_term) {
+                    std::string text = all.term_key(clause.term, order);
+                    (((key += 't') += std::to_string(text.size())) += ':') += text;
+                }
                 key += all.paths_key(clause.paths, order);
                 break;
         }

@@ -11,6 +11,7 @@
 
 #include "base/id_slots.hpp"
 #include "base/seeded_hash.hpp"
+#include "engines/subscriptions.hpp"
 #include "query/settings.hpp"
 #include "query/transformation.hpp"
 #include "render/render.hpp"
@@ -19,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -83,6 +85,8 @@ enum class OpKind : uint8_t {
     count,
     name_of,
     joined,         // string(), concat(): one value of what is in it
+    term,           // the value of a term
+    term_items,     // what a term selects
     choice,
     flwr,
 };
@@ -96,7 +100,7 @@ struct Op {
     uint32_t end = 0;                // after what is in it
     uint32_t shape = no_entry;
     Slice literal;                   // escaped: <name; ` name="`, or all of it; text, markup and values
-    uint32_t entry = no_entry;       // PathEntry of paths, Expr of a choice
+    uint32_t entry = no_entry;       // PathEntry of paths, Expr of a choice, Term
     uint32_t key = no_entry;         // element: shared with the same shape of others. flwr that depends on no variable round it:
                                      // of what it binds
     uint32_t first = no_entry;       // element, flwr: its variables in Program::variables. paths: where in Program::steps, if direct
@@ -135,9 +139,10 @@ struct Plan {
     std::shared_ptr<const Program> clauses, body;
     uint32_t clauses_key = no_entry, body_key = no_entry;
     std::vector<uint32_t> places;              // for each outer variable of the body, where it is among those bound
-    // What the requesting subscription fills in: its literals as numbers of Keys, and its text until they are in the program.
+    // What the requesting subscription fills in: its literals as numbers of Keys, and where its text is until they are in the
+    // program. PERF: bench/rendering.py: the text is not read where what it binds has been found for another.
     std::span<const uint32_t> filled;
-    mutable std::string_view unfilled;
+    mutable std::optional<HeldQuery> unfilled;
     std::shared_ptr<const Transformation> list;
     std::unique_ptr<const Query> query;        // elements
     bool unfit = false;                        // its form does not do: each text needs a plan of its own

@@ -12,7 +12,13 @@ from support.rounds_expressions import EXPRESSION_ROUNDS, oracles_agree, round_s
 
 pytestmark = pytest.mark.long
 
-DECISIONS = {"grammar": 5_000_000, "plain names": 3_500_000, "edges": 1_500_000}
+DECISIONS = {
+    "grammar": 4_000_000,
+    "plain names": 3_000_000,
+    "edges": 1_500_000,
+    "canonical texts": 1_300_000,
+    "explanations": 200_000,
+}
 SAXON_DECISIONS = 200_000
 # Queries in one index: alone, a few, many, thousands; the documents that each such index is asked about.
 SIZES = ((1, 30), (50, 20), (400, 12), (3000, 5))

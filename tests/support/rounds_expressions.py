@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from generators.expressions import draw_expressions
@@ -11,6 +12,8 @@ from oracles.differential import Query, Setting, compare, lxml_matches
 from oracles.saxon_expressions import saxon_holds
 
 from support.rounds import settings
+from treecast import parse
+from treecast.index.explain import explain
 
 BOTH = ("lxml", "saxon")
 
@@ -34,10 +37,32 @@ def round_edges(random: Random, queries: int, documents: int) -> int:
     return compare(draw_expressions(random, queries, edges=True), drawn_documents, settings(random, 1))
 
 
+def round_canonical(random: Random, queries: int, documents: int) -> int:
+    """The canonical texts of everything, which are read again."""
+    drawn = [draw_mixed_document(random, elements_max=random.choice((3, 12, 30))) for _ in range(documents)]
+    asked = draw_expressions(random, queries)
+    again = [replace(query, text=str(parse(query.text, namespaces=dict(query.namespaces)))) for query in asked]
+    return compare(again, drawn, settings(random, 1))
+
+
+def round_explanations(random: Random, queries: int, documents: int) -> int:
+    """Explanations, which evaluate by themselves and say what is missing."""
+    asked = draw_expressions(random, min(queries, 200))
+    for _ in range(documents):
+        document = draw_mixed_document(random, elements_max=12)
+        expected = lxml_matches(asked, document)
+        for place, query in enumerate(asked):
+            said = explain(document, query.text, namespaces=dict(query.namespaces))
+            assert said.matched == (place in expected), f"{query.text!r} {query.namespaces} on {document!r}: {said}"
+    return len(asked) * documents
+
+
 EXPRESSION_ROUNDS: dict[str, Callable[[Random, int, int], int]] = {
     "grammar": round_grammar,
     "plain names": round_plain_names,
     "edges": round_edges,
+    "canonical texts": round_canonical,
+    "explanations": round_explanations,
 }
 
 

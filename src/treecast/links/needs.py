@@ -45,6 +45,7 @@ from treecast.links.reading import (
 from treecast.query.shapes import (
     Attribute,
     Choice,
+    Computed,
     Concat,
     Count,
     Element,
@@ -202,7 +203,7 @@ def _collect(shape: Shape) -> Iterator[Need]:
             _stay(condition)
             yield from _collect(then)
             yield from _collect(otherwise)
-        case Items() | Count() | NameOf():
+        case Items() | Count() | NameOf() | Computed():
             _stay(shape)
         case StringOf(argument):
             yield from _collect(argument)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from treecast.query.tree import Condition, Path, build_condition, build_paths
+from treecast.query.tree import Condition, Path, Term, build_condition, build_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class Where:
 class OrderBy:
     """Orders by the string of the first item, or by the number of items; one key of several.
 
-    With `strings`, no item is an empty string; without, it comes before all strings, or after them.
+    With `strings`, no item is an empty string; without, it comes before all strings, or after them. A key that is any
+    other expression is a `term`, and then there are no paths.
     """
 
     paths: tuple[Path, ...]
@@ -56,6 +57,7 @@ class OrderBy:
     strings: bool
     descending: bool
     empty_greatest: bool
+    term: Term | None = None
 
 
 Clause: TypeAlias = For | Where | OrderBy
@@ -123,6 +125,13 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """Any other expression of XPath 1.0: items are copied, everything else is a value."""
+
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
 class StringOf:
     """string() of one thing."""
 
@@ -182,6 +191,7 @@ Shape: TypeAlias = (
     | Enclosed
     | Value
     | Items
+    | Computed
     | StringOf
     | Count
     | Concat
@@ -234,8 +244,9 @@ def _clause(kind: str, *fields: Any) -> Clause:
         return For(variable, name, build_paths(paths))
     if kind == "where":
         return Where(build_condition(fields[0]))
-    paths, counts, strings, descending, empty_greatest = fields
-    return OrderBy(build_paths(paths), counts, strings, descending, empty_greatest)
+    paths, counts, strings, descending, empty_greatest, term = fields
+    key = None if term is None else Term(term, None, False)
+    return OrderBy(() if key else build_paths(paths), counts, strings, descending, empty_greatest, key)
 
 
 _BUILDERS: dict[str, Callable[..., Shape]] = {
@@ -249,6 +260,7 @@ _BUILDERS: dict[str, Callable[..., Shape]] = {
     "enclosed": lambda shapes: Enclosed(_shapes(shapes)),
     "value": Value,
     "items": lambda paths: Items(build_paths(paths)),
+    "term": lambda text: Computed(Term(text, None, False)),
     "string": lambda argument: StringOf(build_shape(argument)),
     "count": lambda paths: Count(build_paths(paths)),
     "concat": lambda arguments: Concat(_shapes(arguments)),

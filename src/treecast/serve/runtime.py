@@ -232,6 +232,7 @@ class Runtime:
     async def _live(self, life: _Life) -> None:
         """Serve with one peer, until it fails or we have to stop."""
         self.metrics.ready.set(1)
+        self.metrics.waiting.set_function(lambda: len(life.outbox))
         self._locals.open(life.peer)
         ticker = asyncio.create_task(self._tick(life))
         is_last = False
@@ -358,7 +359,6 @@ class Runtime:
             self._send(sender, name, packets)
         for message in to_itself:
             self._tell(life, own, message)
-        self.metrics.waiting.set(len(life.outbox))
 
     def _release_urgent(self, life: _Life) -> None:
         """While a group is written: what does not wait for the disk."""
