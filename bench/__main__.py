@@ -31,6 +31,7 @@ NAMES = (
     "mixed",
     "shapes",
     "language",
+    "matches",
     "doubling",
     "saved",
     "churn_mixed",
@@ -55,6 +56,7 @@ NAMES = (
     "selective",
     "network",
     "network_cpu",
+    "network_frame",
     "network_kill",
 )
 

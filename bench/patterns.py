@@ -196,7 +196,8 @@ def draw_path_words(schema: Schema, count: int, seed: int = 1) -> list[str]:
     def draw() -> str | None:
         pattern = drawer.pattern()
         place = drawer.random.randrange(len(pattern.steps))
-        path, below = [], schema.children(pattern.steps[place].element)
+        path: list[str] = []
+        below = schema.children(pattern.steps[place].element)
         while below and len(path) < drawer.random.randint(2, 3):
             path.append(drawer.random.choice(below))
             below = schema.children(path[-1])

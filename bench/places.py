@@ -40,8 +40,8 @@ def measure(report: Report, schema: Schema, sizes: Sizes) -> None:
         ("ordered, rare", draw_rare_ordered, True),
         ("ordered, always", draw_common_ordered, True),
     )
-    for name, draw, ordered in others:
-        queries = draw(schema, sizes.queries(COUNT))
+    for name, draw_others, ordered in others:
+        queries = draw_others(schema, sizes.queries(COUNT))
         measure_unseen(report, f"{len(queries):,} {name}", queries, documents, sizes, ordered=ordered)
 
 

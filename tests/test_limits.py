@@ -45,10 +45,19 @@ def native_limits(header: str, name: str) -> dict[str, int]:
     return {field: int(number.replace("'", "")) << int(shift or 0) for field, number, shift in found}
 
 
+def native_constants(*headers: str) -> dict[str, int]:
+    """The limits that are constants of native classes."""
+    text = "".join((ROOT / "native" / header).read_text("utf-8") for header in headers)
+    constants = re.findall(r"^    static constexpr uint\d+_t (\w+_max) = ([\d']+)u?(?: << (\d+))?;", text, re.MULTILINE)
+    return {name: int(number.replace("'", "")) << int(shift or 0) for name, number, shift in constants}
+
+
 def test_the_page_has_every_limit() -> None:
     assert page_limits("Documents") == defaults(Limits())
     assert page_limits("Deliveries") == defaults(DeliveryLimits())
     assert page_limits("The cache") == {"cache_bytes_max": CACHE_BYTES_MAX}
+    holders = ("machines/label.hpp", "evaluate/shared_terms.hpp", "evaluate/terms.hpp", "engines/lazydfa_run.hpp")
+    assert page_limits("Expressions") == native_constants(*holders)
     assert page_limits("Queries") == native_limits("query/query.hpp", "QueryLimits")
     assert page_limits("Regular expressions") == native_limits("regex/regex.hpp", "RegexLimits")
     assert page_limits("Transformations") == native_limits("query/transformation.hpp", "TransformationLimits")
