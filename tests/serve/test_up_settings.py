@@ -237,13 +237,13 @@ def rows(section: str) -> list[str]:
             default = "" if setting.default in (None, "") else setting.default
             if setting.kind in ("duration", "size", "switch", "count"):
                 default = format_value(setting, default).strip('"')
-            lines.append(f"| `{setting.full_name}` | {default} | {about[setting.name].split('; else')[0]} |")
+            lines.append(f"| `{setting.full_name}` | {default} | {about[setting.name].split('; default')[0]} |")
     return lines
 
 
 @pytest.mark.parametrize("section", ["", *sections()])
 def test_the_page_has_every_setting(section: str) -> None:
-    """TREECAST_GOLDEN=write makes its tables anew."""
+    """TREECAST_GOLDEN=write writes its tables again."""
     text = PAGE.read_text("utf-8")
     name = section or "service"
     pattern = re.compile(rf"(?<=<!-- {name} -->\n\n\| name \| default \| \|\n\|---\|---\|---\|\n)(?:\|.*\n)*")
