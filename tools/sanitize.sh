@@ -62,7 +62,8 @@ fi
 export LD_PRELOAD=$preload
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-export TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0
+# pytest keeps what a test prints to itself, so what the thread sanitizer reports goes to files.
+export TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0:log_path=$home/race
 export PYTHONMALLOC=malloc TREECAST_SANITIZED=1
 python=$home/venv/bin/python
 "${run[@]}" "$python" -c "
@@ -71,4 +72,10 @@ sys.exit(not treecast._native.__file__.startswith(sys.argv[1]) and 'the sanitize
 " "$home/site"
 if [ $# -eq 0 ]; then set -- "${tests[@]}"; fi
 echo "treecast: the native tests under the sanitizers"
-exec "${run[@]}" "$python" -m pytest -q -p no:cacheprovider "$@"
+rm -f "$home"/race.*
+status=0
+"${run[@]}" "$python" -m pytest -q -p no:cacheprovider "$@" || status=$?
+for report in "$home"/race.*; do
+    [ ! -f "$report" ] || cat "$report"
+done
+exit $status
