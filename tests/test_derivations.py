@@ -12,11 +12,10 @@ import pytest
 from generators.derivations import NAMESPACES, draw_document, draw_query
 from lxml import etree
 from oracles.differential import AFTERWARDS, WAYS, Query, Setting, compare
+from support.counted_work import COUNT, ITEMS, count_work
 from support.sanitized import fewer
 
-from treecast import Index, _native
-
-COUNT, ITEMS = 300, 40
+from treecast import Index
 
 
 def drawn(random: Random, count: int) -> list[Query]:
@@ -105,16 +104,8 @@ def test_corners(attribute: str) -> None:
         assert [queries[place] for place in sorted({*matched} ^ {*wanted})] == [], document
 
 
-def work_of(query: Callable[[int], str]) -> tuple[int, int]:
-    """What COUNT subscriptions looked at on one document, and how many of them match."""
-    index = Index()
-    index.add_many((str(place), query(place)) for place in range(COUNT))
-    items = "".join(
-        f'<item code="C{place}" both="C{place}-en"><code> C{place}  d </code>{"<m/>" * place}</item>'
-        for place in range(ITEMS)
-    )
-    matched = index.match(f"<list>{items}</list>".encode())
-    return _native.testing.looked_at(index._native), len(matched)
+def item_of(place: int) -> str:
+    return f'<item code="C{place}" both="C{place}-en"><code> C{place}  d </code>{"<m/>" * place}</item>'
 
 
 DECIDED: dict[str, tuple[Callable[[int], str], int]] = {
@@ -137,9 +128,9 @@ DECIDED: dict[str, tuple[Callable[[int], str], int]] = {
 
 
 def test_counters_that_only_gauges_read() -> None:
-    _, matched = work_of(lambda place: f"//item[m[position() >= {place + 1}]]")
+    _, matched = count_work(lambda place: f"//item[m[position() >= {place + 1}]]", item_of)
     assert matched == ITEMS - 1
-    _, matched = work_of(lambda place: f"//item[count(m) >= {place + 1}]")
+    _, matched = count_work(lambda place: f"//item[count(m) >= {place + 1}]", item_of)
     assert matched == ITEMS - 1
 
 
@@ -147,31 +138,31 @@ def test_counters_that_only_gauges_read() -> None:
 def test_what_machines_decide_is_not_rechecked(name: str) -> None:
     """A recheck takes at least a step for each of the items."""
     query, matches = DECIDED[name]
-    work, matched = work_of(query)
+    work, matched = count_work(query, item_of)
     assert matched == matches
     assert work <= 2 * COUNT
 
 
 def test_a_concatenation_is_rechecked_where_a_part_of_it_fits() -> None:
-    _, matched = work_of(lambda place: f'//item[concat(@code, "-", "en", "") = "C{place}-en"]')
+    _, matched = count_work(lambda place: f'//item[concat(@code, "-", "en", "") = "C{place}-en"]', item_of)
     assert matched == ITEMS
-    rare, matched = work_of(lambda place: f'//item[concat(@code, "-", code) = "C{place + ITEMS}-x"]')
+    rare, matched = count_work(lambda place: f'//item[concat(@code, "-", code) = "C{place + ITEMS}-x"]', item_of)
     assert matched == 0
     assert rare <= COUNT
 
 
 def test_too_many_derivations_are_rechecked() -> None:
     """Each item would pay for each of them."""
-    work, matched = work_of(lambda place: f"//item[string-length(@code) + {place} = 3]")
+    work, matched = count_work(lambda place: f"//item[string-length(@code) + {place} = 3]", item_of)
     assert matched == 2
     assert work > COUNT * ITEMS
 
 
 def test_what_queries_have_in_common_is_asked_once() -> None:
     """Counting the items takes a step for each of them, and for all that stands between."""
-    shared, matched = work_of(lambda place: f"count(//m[.. != 'x']) mod 1000 = {780 + place}")
+    shared, matched = count_work(lambda place: f"count(//m[.. != 'x']) mod 1000 = {780 + place}", item_of)
     assert matched == 1
-    apart, matched = work_of(lambda place: f"count(//m[.. != 'x{place}']) mod 1000 = {780 + place}")
+    apart, matched = count_work(lambda place: f"count(//m[.. != 'x{place}']) mod 1000 = {780 + place}", item_of)
     assert matched == 1
     assert shared * 20 < apart
 

@@ -13,19 +13,13 @@ from random import Random
 import pytest
 from lxml import etree
 from oracles.differential import Query, Setting, compare, plain
+from support.counted_work import COUNT, ITEMS, count_work
 
-from treecast import Index, _native
-
-COUNT, ITEMS = 300, 40
+from treecast import Index
 
 
-def work_of(query: Callable[[int], str]) -> tuple[int, int]:
-    """What COUNT subscriptions looked at on one document, and how many of them match."""
-    index = Index()
-    index.add_many((str(place), query(place)) for place in range(COUNT))
-    items = "".join(f'<item code="C{place}"><code>-C{place}-</code><m>1</m><m>2</m></item>' for place in range(ITEMS))
-    matched = index.match(f"<list>{items}</list>".encode())
-    return _native.testing.looked_at(index._native), len(matched)
+def item_of(place: int) -> str:
+    return f'<item code="C{place}"><code>-C{place}-</code><m>1</m><m>2</m></item>'
 
 
 DECIDED: dict[str, tuple[Callable[[int], str], int]] = {
@@ -51,14 +45,14 @@ DECIDED: dict[str, tuple[Callable[[int], str], int]] = {
 def test_what_labels_say_is_not_rechecked(name: str) -> None:
     """A recheck takes at least a step for each of the items."""
     query, matches = DECIDED[name]
-    work, matched = work_of(query)
+    work, matched = count_work(query, item_of)
     assert matched == matches
     assert work <= 2 * COUNT
 
 
 def test_what_labels_cannot_say_is_rechecked() -> None:
     """So the measure above notices a recheck."""
-    work, matched = work_of(lambda place: f'//item[@code="C{place}"][position() < 2]/m')
+    work, matched = count_work(lambda place: f'//item[@code="C{place}"][position() < 2]/m', item_of)
     assert matched == ITEMS
     assert work > 2 * COUNT
 
