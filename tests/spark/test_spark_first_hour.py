@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -106,7 +107,8 @@ def test_an_idle_stream_looks_less_often(tmp_path: Path, monkeypatch: pytest.Mon
     from treecast.spark.sources.source_options import Options
 
     pauses: list[float] = []
-    monkeypatch.setattr("treecast.spark.sources.source_stream.time.sleep", pauses.append)
+    # Its own clock: other threads of Spark's driver sleep too.
+    monkeypatch.setattr(source_stream, "time", SimpleNamespace(sleep=pauses.append))
     inbox = tmp_path / "inbox"
     inbox.mkdir()
     reader = source_stream.DocumentStream(Options.parse({"paths": str(inbox), "log": str(tmp_path / "log")}))
