@@ -20,7 +20,7 @@ from treecast.sim.onyx.network_workload import draw_network_settings
 pytestmark = pytest.mark.house
 
 SEEDS = 60
-SIMPLE_SEEDS = 40
+SIMPLE_SEEDS = 20
 FIRST_SEED = first_seed(100_000)
 PLANTED_SEEDS_MAX = 60
 LONG_SEEDS = 5_000
