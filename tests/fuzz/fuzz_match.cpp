@@ -24,7 +24,7 @@ void require(bool holds) {
 std::vector<std::string> matched(Index& index, std::string_view document) {
     Output<int32_t> slots;
     std::vector<UndecidedMatch> undecided;
-    auto view = index.match(document, slots, undecided);
+    auto view = index.match(GivenDocument{document, nullptr}, slots, undecided);
     require(undecided.empty());
     std::vector<std::string> ids;
     for (size_t i = 0; i < slots.size(); ++i) ids.emplace_back(view->id(slots.data()[i]));

@@ -30,7 +30,7 @@ std::string render(std::string_view text, const treecast::Bindings& bindings, bo
     renderer.begin(document, out);
     Settings settings;
     settings.bindings = bindings;
-    Rendered rendered = renderer.render(text, settings);
+    Rendered rendered = renderer.render(HeldQuery(text, settings));
     if (rendered.is != Rendered::Is::payload) return rendered.is == Rendered::Is::nothing ? "-" : renderer.refusal(rendered.number).code;
     return "<w>" + std::string(renderer.payload(rendered.number)) + "</w>";
 }
