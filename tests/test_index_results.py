@@ -68,6 +68,26 @@ def test_memory_of_results_is_used_again(index: Index, documents: list[bytes]) -
     assert _native.testing.spare_output_bytes() == 0
 
 
+def test_what_was_given_back_last_is_kept(index: Index, documents: list[bytes]) -> None:
+    """Mappings of sizes that nobody asks for any more make room for those that are in use."""
+    _native.testing.set_spare_output_bytes_max(8 << 20)
+    try:
+        index.match_many(documents, threads=1)
+        small = [index.match_many(documents, threads=1) for _ in range(60)]
+        del small
+        assert _native.testing.spare_output_bytes() > 6 << 20
+        many = documents * 3
+        index.match_many(many, threads=1)  # says how much room the next call needs
+        index.match_many(many, threads=1)
+        before = _native.testing.fresh_outputs()
+        for _ in range(5):
+            index.match_many(many, threads=1)
+        assert _native.testing.fresh_outputs() == before
+        assert _native.testing.spare_output_bytes() <= 8 << 20
+    finally:
+        _native.testing.set_spare_output_bytes_max(1 << 40)
+
+
 def test_every_instruction_set_expands_alike(index: Index, documents: list[bytes]) -> None:
     answers = []
     for level in (0, 1, 2):

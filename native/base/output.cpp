@@ -5,22 +5,26 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace treecast {
 
 namespace {
 
 constexpr size_t huge_page = 2u << 20, first_bytes = 4096, mapped_min = 64u << 10;
+std::atomic<size_t> fresh_count{0};
 
-// Released mappings are kept for the next results: the system clears fresh pages, which costs as much as finding what is written
-// to them, and while it does so no other thread of the process gets any. Up to `resident_max` they stay as they are; what is
-// beyond that, up to `bytes_max`, is marked as free, so the system takes it back when it needs memory.
+// Released mappings are kept for the next results, up to `bytes_max`: the system clears fresh pages, which takes as long as finding
+// what is written to them, and threads that ask it for pages wait for each other. What was given back last is kept, because who asks
+// next mostly asks for the same sizes; mappings of sizes that nobody asks for any more leave first. Beyond a part of the machine's
+// memory they are marked as free, so that the system takes them when it needs memory.
 // PERF: bench/million.py, warm; bench/threads.py.
 class Spare {
 public:
@@ -36,14 +40,15 @@ public:
         if (!best) return {};
         OutputMemory found = *best;
         total_ -= found.mapped_bytes;
-        *best = kept_[--count_];
-        kept_[count_] = {};
+        std::copy(best + 1, kept_.data() + count_, best);
+        kept_[--count_] = {};
         return found;
     }
     bool keep(const OutputMemory& memory) {
         std::lock_guard lock(mutex_);
-        if (count_ == count_max || total_ + memory.mapped_bytes > bytes_max) return false;
-        if (total_ + memory.mapped_bytes > resident_max && madvise(memory.data, memory.mapped_bytes, MADV_FREE) != 0) return false;
+        if (memory.mapped_bytes > bytes_max_) return false;
+        make_room(memory.mapped_bytes);
+        if (total_ + memory.mapped_bytes > resident_max_ && madvise(memory.data, memory.mapped_bytes, MADV_FREE) != 0) return false;
         kept_[count_++] = memory;
         total_ += memory.mapped_bytes;
         return true;
@@ -59,11 +64,31 @@ public:
         kept_ = {};
         count_ = total_ = 0;
     }
+    void set_bytes_max(size_t bytes) {
+        std::lock_guard lock(mutex_);
+        bytes_max_ = std::min(bytes, bytes_most);
+        make_room(0);
+    }
 
 private:
-    static constexpr size_t count_max = 128, resident_max = 64u << 20, bytes_max = 256u << 20;
+    // The oldest go, until so many bytes fit beside the others.
+    void make_room(size_t bytes) {
+        size_t gone = 0;
+        for (; count_ - gone == count_max || total_ + bytes > bytes_max_; ++gone) {
+            munmap(kept_[gone].data, kept_[gone].mapped_bytes);
+            total_ -= kept_[gone].mapped_bytes;
+        }
+        if (!gone) return;
+        std::copy(kept_.data() + gone, kept_.data() + count_, kept_.data());
+        count_ -= gone;
+    }
+    static size_t machine_bytes() { return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+    static constexpr size_t count_max = 256, bytes_most = 512u << 20, machine_part = 32;
+    size_t bytes_max_ = bytes_most;
+    const size_t resident_max_ = machine_bytes() / machine_part;
     MomentaryMutex mutex_{1};                        // results are given back while Matchers are
-    std::array<OutputMemory, count_max> kept_;       // no vector: memory is given back by destructors, which must not fail
+    // The oldest first. No vector: memory is given back by destructors, which must not fail.
+    std::array<OutputMemory, count_max> kept_;
     size_t count_ = 0, total_ = 0;
 };
 
@@ -101,6 +126,10 @@ void drop_spare_outputs() { spare().clear(); }
 
 size_t spare_output_bytes() { return spare().bytes(); }
 
+void set_spare_output_bytes_max(size_t bytes) { spare().set_bytes_max(bytes); }
+
+size_t fresh_outputs() { return fresh_count.load(std::memory_order_relaxed); }
+
 // May be called at the very end of the process, by Arrow. So it must neither fail nor allocate.
 void OutputMemory::free() {
     if (!mapped_bytes)
@@ -119,7 +148,10 @@ OutputMemory take_output(size_t& bytes) {
     }
     bytes = mapping_bytes(bytes);
     OutputMemory memory = spare().take(bytes);
-    if (!memory.data) memory = {map_fresh(bytes), bytes};
+    if (!memory.data) {
+        memory = {map_fresh(bytes), bytes};
+        fresh_count.fetch_add(1, std::memory_order_relaxed);
+    }
     bytes = memory.mapped_bytes;
     return memory;
 }

@@ -27,6 +27,9 @@ OutputMemory take_output(size_t& bytes);
 
 void drop_spare_outputs();          // gives back what is kept for the next results: see output.cpp
 size_t spare_output_bytes();
+// For tests: how much is kept at most, which never is more than 512 MiB; and how often the system was asked for a mapping.
+void set_spare_output_bytes_max(size_t bytes);
+size_t fresh_outputs();
 
 void grow_output(OutputMemory& memory, size_t used_bytes, size_t wanted_bytes, size_t& capacity_bytes);
 

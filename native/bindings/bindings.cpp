@@ -43,6 +43,8 @@ NB_MODULE(_native, m) {
     testing.def("simd_best", [] { return static_cast<int>(simd_best()); }, "0: scalar, 1: AVX2, 2: AVX-512.");
     testing.def("simd_level", [] { return static_cast<int>(simd_level()); });
     testing.def("spare_output_bytes", &spare_output_bytes, "What is kept of results that are gone, for the next ones.");
+    testing.def("set_spare_output_bytes_max", &set_spare_output_bytes_max, nb::arg("bytes"), "How much of that is kept; never more than 512 MiB.");
+    testing.def("fresh_outputs", &fresh_outputs, "How often the system was asked for memory for results.");
     testing.def("simd_force", &simd_force, nb::arg("level"), "0 scalar, 1 AVX2, 2 AVX-512, -1 automatic.");
     bind_document(m);
     bind_query(m, testing);

@@ -220,7 +220,7 @@ private:
     std::vector<Next> next_;
 };
 
-constexpr size_t block_bytes_max = 8u << 20, single_block_bytes_max = 64u << 20;
+constexpr size_t block_bytes_max = 8u << 20;
 
 }  // namespace
 
@@ -280,7 +280,7 @@ Batch Index::match_many(std::span<const GivenDocument> documents, const BatchOpt
     auto work = [&](size_t thread) {
         Lease matcher(*this);
         matcher->adopt(*batch.view);
-        MatchWriter writer(expected, threads == 1 ? 1 : 4, threads == 1 ? single_block_bytes_max : block_bytes_max);
+        MatchWriter writer(expected, threads == 1 ? 1 : 4, block_bytes_max);
         for (size_t r = 0; r < ranges.count(); ++r) {
             size_t range = (thread + r) % ranges.count();
             for (;;) {
