@@ -5,6 +5,7 @@ The site itself is built by `make docs` and looked at in tests/long/test_docs_si
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.house
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-MADE = {"reference/python.md", "reference/cli.md"}
+MADE = {"reference/python.md", "reference/spark.md", "reference/cli.md"}
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +70,21 @@ def test_links_are_rewritten_for_the_site(docs_pages: ModuleType) -> None:
     assert rewrite("```\n[a](nowhere.md)\n```", "docs/guide/cli.md") == "```\n[a](nowhere.md)\n```"
 
 
+def spark_names() -> list[str]:
+    """`treecast.spark.__all__`, read without Spark."""
+    module = ast.parse((ROOT / "src" / "treecast" / "spark" / "__init__.py").read_text("utf-8"))
+    value = next(s.value for s in module.body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == "__all__")
+    names: list[str] = ast.literal_eval(value)
+    return names
+
+
 def test_reference_has_every_public_name_and_verb(docs_pages: ModuleType) -> None:
     import treecast
     from treecast.cli.entry import build_parser
 
     pages = docs_pages.made_pages()
     assert all(f"\n::: treecast.{name}\n" in pages["reference/python.md"] for name in treecast.__all__)
+    assert all(f"\n::: treecast.spark.{name}\n" in pages["reference/spark.md"] for name in spark_names())
     verbs = docs_pages.verbs_of(build_parser())
     assert {"match", "explain", "run", "up"} <= set(verbs)
     assert all(f"\n## {verb}\n" in pages["reference/cli.md"] for verb in verbs)

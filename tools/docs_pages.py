@@ -2,7 +2,7 @@
 
     python tools/docs_pages.py build/docs/pages
 
-Three kinds of pages are made when the site is built, so that no fact has a second home: the Python reference (one
+Three kinds of pages are made when the site is built, so that no fact has a second home: the Python references (one
 entry for each public name; mkdocstrings reads the docstrings), the command line (what `treecast VERB --help` prints),
 and the pages at the root of the repository. A link to a file that the site lacks, such as a source file, becomes its
 text.
@@ -24,6 +24,35 @@ README = "README.md"  # its contents are the first pages of the guide
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 COLUMNS = "100"
+PYTHON = {
+    "Matching": ("treecast", ("Index", "Subscription", "Delivery", "DeliveryLimits")),
+    "Documents": ("treecast", ("read", "Document", "Reader", "Limits")),
+    "Queries": ("treecast", ("parse", "Query")),
+    "Errors": (
+        "treecast",
+        (
+            "TreecastError",
+            "QueryError",
+            "DocumentError",
+            "LimitError",
+            "PeerError",
+            "SnapshotError",
+            "AccessError",
+            "PipelineError",
+            "UndecidedWarning",
+        ),
+    ),
+    "Event loops": ("treecast.async_index", ("AsyncIndex",)),
+    "Other encodings": ("treecast.transcoding", ("transcode",)),
+    "Engines": ("treecast", ("engines",)),
+}
+SPARK = {
+    "Match and render": ("match", "matches", "register", "split", "refused", "render"),
+    "Sources": ("documents", "broker_documents"),
+    "Streams": ("match_stream", "JetStream", "PayloadFiles"),
+    "Files": ("write_payloads", "path_of", "write_directories", "stream_directories"),
+    "Populations": ("pep", "aggregate", "generate_documents", "generate_queries"),
+}
 FRONT = """\
 <!doctype html><html lang="en"><title>treecast</title><link rel="icon" href="data:,">
 <meta http-equiv="refresh" content="0; url=guide/index.html"></html>
@@ -60,10 +89,20 @@ def rewrite_links(text: str, source: str) -> str:
     return "".join(parts)
 
 
-def python_page(names: list[str]) -> str:
-    """One entry for each public name of the package."""
-    entries = "\n\n".join(f"::: treecast.{name}" for name in names)
-    return f"# Python\n\nThe public names of `treecast`, from their docstrings.\n\n{entries}\n"
+def python_page() -> str:
+    """One entry for each public name of the package, what a newcomer needs first."""
+    parts = ["# Python", "The public names of `treecast`, from their docstrings."]
+    for title, (module, names) in PYTHON.items():
+        parts += [f"## {title}", *(f"::: {module}.{name}" for name in names)]
+    return "\n\n".join(parts) + "\n"
+
+
+def spark_page() -> str:
+    """One entry for each public name of `treecast.spark`."""
+    parts = ["# Spark", "The public names of `treecast.spark`, from their docstrings."]
+    for title, names in SPARK.items():
+        parts += [f"## {title}", *(f"::: treecast.spark.{name}" for name in names)]
+    return "\n\n".join(parts) + "\n"
 
 
 def verbs_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -87,11 +126,11 @@ def cli_page(parser: argparse.ArgumentParser) -> str:
 def made_pages() -> dict[str, str]:
     """The pages that are made, by their place in the site."""
     os.environ["COLUMNS"] = COLUMNS
-    import treecast
     from treecast.cli.entry import build_parser
 
     pages = {f"project/{name}": rewrite_links((ROOT / name).read_text("utf-8"), name) for name in ROOT_PAGES}
-    pages["reference/python.md"] = python_page(treecast.__all__)
+    pages["reference/python.md"] = python_page()
+    pages["reference/spark.md"] = spark_page()
     pages["reference/cli.md"] = cli_page(build_parser())
     return pages
 

@@ -49,11 +49,15 @@ class Limits:
     """How large a document may be. A document over a limit raises a DocumentLimitError that names it."""
 
     document_bytes_max: int = 64 << 20
+    """The whole document."""
     depth_max: int = 512
+    """Elements inside one another."""
     attributes_max: int = 256
     """Attributes of one element, including namespace declarations."""
     name_bytes_max: int = 1024
+    """A name of an element or attribute, as written."""
     attribute_bytes_max: int = 1 << 20
+    """The value of an attribute."""
     names_max: int = 500_000
     """Distinct names of elements and attributes, as written and with their namespaces; also distinct namespaces."""
     work_per_item_max: int = 16

@@ -36,7 +36,9 @@ class TreecastError(Exception):
     def __init__(self, message: str, *, code: str, hint: str = "") -> None:
         super().__init__(_shorten(message))
         self.code = code
+        """TC and three digits, the same in every version."""
         self.hint = hint
+        """What to do about it; may be empty. `str(error)` has it, too."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -66,7 +68,9 @@ class QueryError(TreecastError):
             text += f"\n  hint: {hint}"
         super().__init__(text, code=code, hint=hint)
         self.position = position
+        """Of the mistake, in characters of the query from 0."""
         self.refused = refused
+        """Of `Index.add_many`: (id, message) of the subscriptions that are wrong."""
 
 
 class DocumentError(TreecastError):
@@ -80,7 +84,9 @@ class DocumentError(TreecastError):
             text += f"\n  hint: {hint}"
         super().__init__(text, code=code, hint=hint)
         self.offset = offset
+        """Of the mistake, in bytes from 0."""
         self.line = line
+        """Of the mistake, from 1."""
 
 
 class LimitError(TreecastError):
@@ -103,6 +109,7 @@ class UndecidedWarning(UserWarning):
     """
 
     code = "TC340"
+    """As of an error."""
 
     def __init__(self, message: str, undecided: tuple[str, ...] = ()) -> None:
         super().__init__(_shorten(message))

@@ -20,10 +20,15 @@ class Subscription:
     """
 
     id: str
+    """Any text of 1 to 1,024 bytes; treecast only gives it back."""
     query: str
+    """A path, a transformation or a list of steps."""
     namespaces: Mapping[str, str] = field(default_factory=dict)
+    """Prefixes of the query, which take precedence over those of the index."""
     ordered: bool = False
+    """Whether the branches of the pattern have to match in the order in which they are written."""
     deliver: Deliver = "document"
+    """What `Index.render` gives the subscriber: the document, or the elements that the query selects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class Delivery:
     """What one subscriber gets for one document."""
 
     subscription: str
+    """Its id."""
     payload: bytes
     """The document itself, the selected elements, or what the transformation built; empty if refused."""
     refused: TreecastError | None = None
@@ -42,6 +48,7 @@ class DeliveryLimits:
     """Limits on payloads. A delivery that exceeds one is refused; the others are not affected."""
 
     payload_bytes_max: int = 16 << 20
+    """One payload."""
     document_payload_bytes_max: int = 256 << 20
     """All different payloads of one document together."""
     bindings_max: int = 1_000_000

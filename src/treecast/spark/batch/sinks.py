@@ -155,11 +155,17 @@ class PayloadFiles:
     """
 
     path: str | Path
+    """The directory of all of it."""
     subscriptions: int
+    """How many there are: whether each has a directory, or shares one of the buckets."""
     key: tuple[str, ...] = KEY
+    """The columns that identify a document in its batch."""
     suffix: str = ".xml"
+    """How the name of a file ends."""
     directories_max: int = DIRECTORIES_MAX
+    """Up to so many subscriptions each has a directory of its own."""
     buckets: int = BUCKETS
+    """How many directories there are for more."""
 
     def __call__(self, rows: DataFrame, batch: Batch) -> None:
         """Write the deliveries of a batch; what was refused is left out."""

@@ -64,18 +64,20 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class JetStream:
-    """A sink for `match_stream(after=[…])`.
-
-    `identity` names the columns that identify a document in its batch. Each task has at most `in_flight_max` messages
-    that are not acknowledged, and tries each `attempts_max` times.
-    """
+    """A sink for `match_stream(after=[…])`."""
 
     servers: str | tuple[str, ...]
+    """Addresses, such as nats://host:4222."""
     subject: str = "treecast.matches"
+    """Where messages go: tokens with dots between."""
     identity: tuple[str, ...] = IDENTITY
+    """The columns that identify a document in its batch."""
     in_flight_max: int = 256
+    """Messages of a task that are not acknowledged yet."""
     attempts_max: int = 5
+    """How often a message is tried."""
     timeout_seconds: float = 5.0
+    """Of one attempt."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", self.subject):
