@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
 import shutil
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,3 +91,81 @@ def test_shells_complete(
     assert done.stderr == ""
     for (line, expected), answer in zip(CASES.items(), done.stdout.splitlines(), strict=True):
         assert sorted(filter(None, answer.split(";"))) == expected, line
+
+
+# As a person does it: the script where `treecast completion --help` puts it, a line, the tab key, and then a key that
+# writes down what the line has become. fish asks its terminal questions that nobody answers here; `complete -C` above
+# is its own editor.
+TYPED = {
+    "treecast rep": "treecast replay ",
+    "treecast match --form": "treecast match --format ",
+    "treecast match --format j": "treecast match --format json ",
+    "treecast match --format json -s my": "treecast match --format json -s my\\ docs.xml ",
+    "treecast selective pub": "treecast selective publish ",
+    "treecast match my": "treecast match my\\ docs.xml ",
+}
+START = {
+    "bash": """
+. ./_treecast
+bind 'set enable-bracketed-paste off'
+write_down() { printf '%s' "$READLINE_LINE" > line.new; mv line.new line; }
+bind -x '"\\C-o": write_down'
+PS1='READY>'
+""",
+    "zsh": """
+fpath=($PWD $fpath)
+autoload -Uz compinit && compinit -u -d ./zcompdump
+write_down() { print -rn -- "$BUFFER" > line.new; mv line.new line }
+zle -N write_down && bindkey '^O' write_down
+PS1='READY>'
+""",
+}
+
+
+@pytest.mark.parametrize("shell", START)
+def test_the_tab_key(
+    shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], leave_out: Callable[[str], None]
+) -> None:
+    if shutil.which(shell) is None:
+        leave_out(f"the tab key in {shell}: it is not installed")
+        return
+    (tmp_path / "_treecast").write_text(script(shell, capsys))
+    (tmp_path / "my docs.xml").write_text("")
+    (tmp_path / "start").write_text(START[shell])
+    command = {"bash": ["bash", "--noprofile", "--norc", "-i"], "zsh": ["zsh", "-f", "-i"]}[shell]
+    ours, theirs = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm", "LANG": "C.UTF-8"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        screen: list[bytes] = []
+        reader = threading.Thread(target=_read_all, args=(ours, screen))
+        reader.start()
+        try:
+            os.write(ours, b". ./start\n")
+            _wait_until(lambda: b"READY>" in b"".join(screen), screen)  # its line editor reads the terminal again
+            for line, expected in TYPED.items():
+                os.write(ours, line.encode() + b"\t\x0f\x15")  # tab, write the line down, clear it
+                _wait_until((tmp_path / "line").exists, screen)
+                assert (tmp_path / "line").read_text() == expected
+                (tmp_path / "line").unlink()
+        finally:
+            process.kill()
+            process.wait()
+            reader.join()
+            os.close(ours)
+
+
+def _read_all(terminal: int, screen: list[bytes]) -> None:
+    """What the shell shows; it waits if nobody reads it."""
+    with contextlib.suppress(OSError):  # the shell has ended
+        while data := os.read(terminal, 65536):
+            screen.append(data)
+
+
+def _wait_until(is_so: Callable[[], bool], screen: list[bytes]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end, b"".join(screen).decode(errors="replace")
+        time.sleep(0.01)

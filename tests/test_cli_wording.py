@@ -23,6 +23,7 @@ def document(tmp_path: Path) -> str:
         (["match", "-q", "/a", "--fromat", "json", "d"], "unknown option --fromat: did you mean --format? see"),
         (["match", "-q", "/a", "--fromat=json", "d"], "unknown option --fromat: did you mean --format? see"),
         (["match", "-q", "/a", "--zzz", "d"], "treecast match: unknown option --zzz; see 'treecast match --help'"),
+        (["explain", "//a", "d.xml"], "treecast explain: unexpected: d.xml; a query follows -q; see 'treecast explain"),
         (["selective", "grnat"], "treecast selective: there is no command 'grnat'; did you mean 'grant'?"),
     ],
 )

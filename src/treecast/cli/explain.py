@@ -56,7 +56,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("document", metavar="DOCUMENT", help=argparse.SUPPRESS)
     option("-q", "--query", metavar="QUERY", help="the query")
     option("-s", "--subscriptions", metavar="FILE", help="file of subscriptions, one of which is meant")
-    option("--subscriptions-format", metavar="F", choices=subscriptions.FORMATS, help="else by suffix")
+    option("--subscriptions-format", metavar="F", choices=subscriptions.FORMATS, help="default: by suffix")
     option("--id", metavar="ID", help="the id of that subscription")
     bind = "bind a prefix; =URI for names without one"
     option("--namespace", metavar="P=URI", action="append", default=[], help=bind)

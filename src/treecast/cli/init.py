@@ -64,7 +64,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     )
     option = parser.add_argument
     option("directory", metavar="DIR", nargs="?", default=".", help=argparse.SUPPRESS)
-    option("-o", "--output", metavar="FILE", help=f"else DIR/{FILE}; - is standard output")
+    option("-o", "--output", metavar="FILE", help=f"default: DIR/{FILE}; - is standard output")
     option("--force", action="store_true", help="replace the file if it is there")
     option("--quiet", action="store_true", help="do not say what was found")
     parser.set_defaults(run=run)
@@ -240,7 +240,8 @@ def toml(findings: Findings, name: str, base: str) -> Iterator[str]:
         yield f"path = {place('subscriptions.csv')}  # it is not there yet: columns id and query"
     namespaces = [uri for uri, _ in findings.namespaces.most_common(1)]
     if namespaces:
-        yield "# Documents are in this namespace; queries that bind no prefix themselves may then say //d:name."
+        whose = "Documents" if findings.namespaces[namespaces[0]] == findings.roots.total() else "Some documents"
+        yield f"# {whose} are in this namespace; queries that bind no prefix themselves may then say //d:name."
         yield f"namespaces = {{d = {_text(namespaces[0])}}}"
     else:
         yield '# namespaces = {x = "urn:x"}  # for all queries that do not bind the prefix themselves'

@@ -46,7 +46,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     add_client_options(revoke)
     publish = _add(actions, "publish", "publish a version, and write what is to be sent", "firm firm.xml")
     publish.add_argument("dir", metavar="DIR", type=Path)
-    publish.add_argument("file", metavar="FILE", type=Path, nargs="?", help="else only changed policies take effect")
+    publish.add_argument("file", metavar="FILE", type=Path, nargs="?", help="without it, changed policies take effect")
     add_client_options(publish)
     preview = _add(actions, "preview", "show what a group sees", "firm desk")
     _group(preview)

@@ -83,7 +83,10 @@ def option_message(unknown: list[str], known: Iterable[str]) -> str:
     for flag in flags:
         meant = nearest(flag, known)
         parts.append(f"unknown option {printable(flag)}" + (f": did you mean {meant}?" if meant else ""))
-    return ", ".join(parts) if any(word.startswith("-") for word in unknown) else f"unexpected: {' '.join(unknown)}"
+    if any(word.startswith("-") for word in unknown):
+        return ", ".join(parts)
+    # The one word too many is often a query, as other tools take it.
+    return f"unexpected: {' '.join(map(printable, unknown))}" + ("; a query follows -q" if "-q" in known else "")
 
 
 def namespace_hint(index: Index, document: Bytes) -> str | None:
