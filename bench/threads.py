@@ -1,9 +1,10 @@
 """One index, several threads: match_many over the same documents with threads=1 and more, and as many processes.
 
 Wall time says what threads gain, if that many cores are idle. CPU time a document, with more threads than cores too,
-says what they cost each other, on any machine. Each thread learns for itself, so the first pass is a figure of its own;
-the others begin when nothing more is learned. Page faults are those of results: memory that was given back is used
-again. Processes have the same index and share nothing else, so what they gain is what threads could.
+says what they cost each other, on any machine. The first pass, which learns, is a figure of its own. Then nothing is
+measured before all thread counts are warm, and they take turns, one thread among them: cores that wake up or slow down
+do so for all. Page faults are those of results: memory that was given back is used again. Processes have the same
+index and share nothing else, so what they gain is what threads could.
 
     taskset -c 0,1 python -m bench.threads      two cores of many
 """
@@ -14,6 +15,7 @@ import multiprocessing
 import os
 import resource
 import time
+from dataclasses import dataclass, field
 from multiprocessing.synchronize import Barrier
 
 from bench.inputs import as_table, draw_documents, draw_queries, load_schema, load_yfilter
@@ -22,6 +24,7 @@ from treecast import Index
 
 THREADS = (1, 2, 4, 8, 16)
 WARM_PASSES_MAX = 40
+BYTES_PER_MATCH = 12  # a document's number and a subscription's
 
 
 def thread_counts(cores: int) -> list[int]:
@@ -29,23 +32,39 @@ def thread_counts(cores: int) -> list[int]:
     return [count for count in THREADS if count <= max(cores, 8) and (count <= cores or count == 8)]
 
 
-def warm_up(index: Index, documents: list[bytes], threads: int) -> tuple[Seconds, int]:
-    """The first pass, and the matches; then passes until nothing more is learned."""
-    rows = 0
-
-    def match() -> None:
-        nonlocal rows
-        rows = index.match_many(documents, threads=threads).num_rows
-
-    first = clock(match)
+def warm_up(index: Index, documents: list[bytes], threads: int) -> Seconds:
+    """The first pass, from nothing; then passes until nothing more is learned."""
+    index.drop_caches()
+    first = clock(lambda: index.match_many(documents, threads=threads))
     known, unchanged = -1, 0
     for _ in range(WARM_PASSES_MAX):
-        match()
+        index.match_many(documents, threads=threads)
         unchanged = unchanged + 1 if index.stats().cache_bytes == known else 0
         known = index.stats().cache_bytes
         if unchanged == 2:
             break
-    return first, rows
+    return first
+
+
+@dataclass
+class Passes:
+    """What the passes with one number of threads took."""
+
+    first: Seconds
+    times: list[Seconds] = field(default_factory=list)
+    faults: int = 0
+
+
+def take_turns(index: Index, documents: list[bytes], counts: list[int], repeats: int) -> dict[int, Passes]:
+    """Passes with each number of threads, once all are warm, round after round; every other round backwards."""
+    passes = {threads: Passes(warm_up(index, documents, threads)) for threads in counts}
+    for turn in range(repeats):
+        for threads in counts if turn % 2 else counts[::-1]:
+            index.match_many(documents, threads=threads)  # what others have left in the caches of the cores
+            before = page_faults()
+            passes[threads].times.append(clock(lambda t=threads: index.match_many(documents, threads=t)))  # type: ignore[misc]
+            passes[threads].faults += page_faults() - before
+    return passes
 
 
 def page_faults() -> int:
@@ -80,25 +99,28 @@ def measure(report: Report, name: str, queries: list[str], documents: list[bytes
     index.add_many(as_table(queries))
     count, repeats = len(documents), 3 if quick else 7
     cores = len(os.sched_getaffinity(0))
-    single = Seconds(0, 0)
-    for threads in thread_counts(cores):
-        first, rows = warm_up(index, documents, threads)
-        faults = page_faults()
-        times = [clock(lambda t=threads: index.match_many(documents, threads=t)) for _ in range(repeats)]  # type: ignore[misc]
-        faults = page_faults() - faults
-        spent = median(times)
-        single = spent if threads == 1 else single
+    counts = thread_counts(cores)
+    passes = take_turns(index, documents, counts, repeats)
+    table = index.match_many(documents)
+    matches, written = table.num_rows / count, table.num_rows * BYTES_PER_MATCH / count
+    del table
+    report.figure(f"{name}: results", written / 1000, "KB/doc", matches=matches)
+    single = median(passes[1].times)
+    for threads in counts:
+        spent = median(passes[threads].times)
         label = f"{name}: threads={threads}"
-        report.ratio(f"{label}, first pass", first, lxml, count, rows / count)
-        report.ratio(label, spent, lxml, count, rows / count)
-        report.figure(label, faults / repeats / count, "page faults/doc")
+        report.ratio(f"{label}, first pass", passes[threads].first, lxml, count, matches)
+        report.ratio(label, spent, lxml, count, matches)
+        report.figure(label, passes[threads].faults / repeats / count, "page faults/doc")
+        report.figure(label, written * count / spent.wall / 1e9, "GB/s of results")
         if threads == 1:
             continue
         report.add(label, f"{single.wall / spent.wall:.2f}", "x faster (wall)")
         bar = 1.2 if threads == 8 and cores == 2 else None
         report.figure(label, spent.cpu / single.cpu, "x the CPU of one thread", bar=bar)
-    gain = process_gain(index, documents, single, cores, repeats)
-    report.add(f"{name}: {cores} processes", f"{gain:.2f}", "x faster (wall)")
+    for processes in [threads for threads in counts if 1 < threads <= cores]:
+        gain = process_gain(index, documents, single, processes, repeats)
+        report.add(f"{name}: {processes} processes", f"{gain:.2f}", "x faster (wall)")
 
 
 def main(arguments: list[str]) -> int:

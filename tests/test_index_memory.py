@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from support.sanitized import fewer
 
@@ -74,13 +77,34 @@ def test_adding_and_removing_forever_does_not_grow() -> None:
 CACHE_BYTES_FIXED = 16_384
 
 
+@pytest.mark.parametrize("threads", [1, 8])
 @pytest.mark.parametrize("limit", [0, 4096, 100_000, 1 << 20])
-def test_the_cache_keeps_to_its_limit(limit: int) -> None:
+def test_the_cache_keeps_to_its_limit(limit: int, threads: int) -> None:
+    """All threads together have one; where it is full, one of them makes room, and the others go on with the rest."""
     index = big(limit)
     expected = big().match_many(DOCUMENTS).num_rows
     for _ in range(3):
-        assert index.match_many(DOCUMENTS).num_rows == expected
-        assert index.stats().cache_bytes <= limit + CACHE_BYTES_FIXED
+        assert index.match_many(DOCUMENTS, threads=threads).num_rows == expected
+        assert index.stats().cache_bytes <= limit + threads * CACHE_BYTES_FIXED
+
+
+def test_what_one_thread_has_learned_all_have_learned() -> None:
+    """Four threads that match at the same time take no four caches; each has marks of its own beside a common one."""
+    index = big()
+    index.match_many(DOCUMENTS, threads=1)
+    learned = index.stats().cache_bytes
+    barrier = threading.Barrier(4)
+
+    def match() -> None:
+        barrier.wait()
+        for _ in range(3):
+            for document in DOCUMENTS:
+                index.match_many([document], threads=1)
+
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(match) for _ in range(4)]:
+            future.result()
+    assert index.stats().cache_bytes < 2 * learned
 
 
 @pytest.mark.parametrize("limit", [-1, "1"])

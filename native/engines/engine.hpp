@@ -91,7 +91,8 @@ public:
                        std::vector<Undecided>& undecided) = 0;
     // The targets of what match() would append, and of what is undecided: a superset of `found`, which are known already.
     virtual uint64_t route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found);
-    virtual uint64_t cache_bytes() const { return 0; }
+    // For one that is put aside until the next adopt(): lets go of what others may replace meanwhile.
+    virtual void rest() {}
     virtual uint64_t looked_at() const { return 0; }        // see TreeRun
     virtual uint64_t delta_rows() const { return 0; }       // see Delta::Run
 };
@@ -132,6 +133,7 @@ public:
     virtual std::shared_ptr<EngineState> make_state() const { return nullptr; }
     virtual void fill(EngineState&) const noexcept {}
     virtual EngineStats stats() const = 0;
+    virtual uint64_t cache_bytes() const { return 0; }      // of what runs have learned, and share
 
     // Saved indexes. What is saved follows from what was added: its tables have seeds from a digest of everything that decides what
     // is in them, to which the engine adds its part (see base/seeded_hash.hpp).

@@ -26,6 +26,7 @@
 #include "engines/merge_credit.hpp"
 #include "machines/delta.hpp"
 #include "machines/label.hpp"
+#include "machines/lazy_cache.hpp"
 #include "machines/machine.hpp"
 #include "machines/tree_machine.hpp"
 
@@ -112,6 +113,7 @@ public:
     std::shared_ptr<EngineState> make_state() const override { return std::make_shared<LazyDfaState>(); }
     void fill(EngineState& state) const noexcept override;
     EngineStats stats() const override;
+    uint64_t cache_bytes() const override { return caches_.bytes(); }
     void add_to(Digest& digest) const override;
     void save(SnapshotWriter& writer, const StoreParts& store) const override;
     bool load(SnapshotReader& reader, const StoreParts& store, uint32_t slots) override;
@@ -254,6 +256,7 @@ private:
     const HashSeeds seeds_;                  // of every table that something is added to
     std::unique_ptr<Paths> paths_;
     mutable MergeCredit credit_;             // runs report to it
+    mutable LazyCaches caches_;              // and share these
     // of the change under way
     Mark mark_;
     NewQueries queries_;

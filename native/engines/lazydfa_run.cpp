@@ -26,7 +26,7 @@ const LazyDfaState& state_of(const View& view) { return static_cast<const LazyDf
 }  // namespace
 
 std::unique_ptr<EngineRun> LazyDfaEngine::make_run(uint32_t work_per_item_max) const {
-    return std::make_unique<LazyDfaRun>(work_per_item_max, credit_);
+    return std::make_unique<LazyDfaRun>(work_per_item_max, credit_, caches_);
 }
 
 // Looked up once per name, not once per element: documents repeat their names.
@@ -40,11 +40,8 @@ const NameLabels& LazyDfaRun::labels(uint32_t name) {
     return labels;
 }
 
-uint64_t LazyDfaRun::cache_bytes() const {
-    uint64_t total = 0;
-    for (const PlaceRun& run : runs_)
-        total += run.lazy ? run.lazy->bytes() : run.tree->cache_bytes();
-    return total;
+void LazyDfaRun::rest() {
+    for (PlaceRun& run : runs_) run.lazy ? run.lazy->rest() : run.tree->rest();
 }
 
 uint64_t LazyDfaRun::looked_at() const {
@@ -87,9 +84,9 @@ LazyDfaRun::PlaceRun& LazyDfaRun::run_of(const std::shared_ptr<MachinePlace>& pl
     PlaceRun& c = runs_.emplace_back();
     c.serial = place->serial();
     if (place->machine)
-        c.lazy = std::make_unique<Lazy>(place->machine);
+        c.lazy = std::make_unique<Lazy>(caches_.of(place->machine));
     else
-        c.tree = std::make_unique<TreeRun>(place->tree);
+        c.tree = std::make_unique<TreeRun>(place->tree, caches_);
     c.path_states = path_states(*place);
     c.bits.resize(place->accepts());
     return c;

@@ -17,12 +17,13 @@ namespace treecast {
 
 class LazyDfaRun final : public EngineRun, private NameResolver {
 public:
-    LazyDfaRun(uint32_t work_per_item_max, MergeCredit& credit) : work_per_item_max_(work_per_item_max), credit_(credit) {}
+    LazyDfaRun(uint32_t work_per_item_max, MergeCredit& credit, LazyCaches& caches)
+        : work_per_item_max_(work_per_item_max), credit_(credit), caches_(caches) {}
     void adopt(const View& view, uint64_t cache_bytes_max) override;
     void match(const View& view, const Document& document, bool to_render, Output<int32_t>& out,
                std::vector<Undecided>& undecided) override;
     uint64_t route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found) override;
-    uint64_t cache_bytes() const override;
+    void rest() override;
     uint64_t looked_at() const override;
     uint64_t delta_rows() const override { return delta_run_.rows_made; }
 
@@ -53,6 +54,7 @@ private:
 
     const uint32_t work_per_item_max_;
     MergeCredit& credit_;
+    LazyCaches& caches_;
     std::vector<PlaceRun> runs_;
     Delta::Run delta_run_;
     // Names of the reader, resolved against the labels of the View.

@@ -81,39 +81,26 @@ std::vector<MatchPiece> Batch::pieces() const {
     return all;
 }
 
-// The memory limit holds for all Matchers together: each gets an equal part.
 std::unique_ptr<Matcher> Index::borrow() {
     std::lock_guard lock(pool_mutex_);
-    if (forks_ != forks_survived()) lent_ = 0;          // those that had them are in another process
-    forks_ = forks_survived();
     std::unique_ptr<Matcher> matcher;
     pool_.reserve(pool_max);                // giving back must not fail
     if (pool_.empty()) {
-        matcher = std::make_unique<Matcher>(store_.engine(), limits_, entities_);
+        matcher = std::make_unique<Matcher>(store_.engine(), limits_, entities_, cache_bytes_max_);
     } else {
         matcher = std::move(pool_.back());
         pool_.pop_back();
     }
-    ++lent_;
-    matcher->set_cache_bytes_max(cache_bytes_max_ / (lent_ + pool_.size()));
     return matcher;
 }
 
-// A null Matcher was broken by an exception. It only stops counting as lent.
 void Index::give_back(std::unique_ptr<Matcher> matcher) noexcept {
+    matcher->rest();
     std::lock_guard lock(pool_mutex_);
-    --lent_;
-    if (matcher && pool_.size() < pool_max) pool_.push_back(std::move(matcher));
+    if (pool_.size() < pool_max) pool_.push_back(std::move(matcher));
 }
 
 // Lent Matchers are not counted: only their threads may look at them.
-uint64_t Index::cache_bytes() const {
-    std::lock_guard lock(pool_mutex_);
-    uint64_t total = 0;
-    for (const auto& matcher : pool_) total += matcher->cache_bytes();
-    return total;
-}
-
 uint64_t Index::looked_at() const {
     std::lock_guard lock(pool_mutex_);
     uint64_t total = 0;
@@ -130,8 +117,9 @@ uint64_t Index::delta_rows() const {
 
 void Index::drop_caches() {
     drop_spare_outputs();
+    std::vector<std::unique_ptr<Matcher>> dropped;       // without the lock: they have locks of their own
     std::lock_guard lock(pool_mutex_);
-    pool_.clear();
+    dropped.swap(pool_);
 }
 
 void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch) {

@@ -135,8 +135,8 @@ public:
     DeliveryBatch render_part(size_t count, const std::function<GivenDocument(size_t)>& next, const DeliveryOptions& options);
     // The same with several threads.
     RenderedPieces render_many(std::span<const GivenDocument> documents, const DeliveryOptions& options);
-    uint64_t cache_bytes() const;      // of Matchers that nobody uses at the moment
-    uint64_t looked_at() const;        // see TreeRun; the same Matchers
+    uint64_t cache_bytes() const { return store_.engine().cache_bytes(); }
+    uint64_t looked_at() const;        // see TreeRun; of Matchers that nobody uses at the moment
     uint64_t delta_rows() const;       // see Delta::Run; likewise
     void drop_caches();
     std::shared_ptr<void> companion;   // what whoever lends the index out keeps with it; null at first
@@ -144,7 +144,7 @@ public:
 private:
     class Lease;
     std::unique_ptr<Matcher> borrow();
-    void give_back(std::unique_ptr<Matcher> matcher) noexcept;     // null: it is not to be used again
+    void give_back(std::unique_ptr<Matcher> matcher) noexcept;
 
     Store store_;
     Limits limits_;
@@ -152,8 +152,6 @@ private:
     uint64_t cache_bytes_max_;
     mutable MomentaryMutex pool_mutex_;
     std::vector<std::unique_ptr<Matcher>> pool_;
-    size_t lent_ = 0;
-    uint64_t forks_ = forks_survived();          // when a Matcher was lent last
     std::atomic<uint64_t> matches_expected_ = 0; // by a thousand documents, as in the batch before
     std::atomic<size_t> payload_bytes_ = 0;      // of the batch before: room for as many more
     std::atomic<size_t> text_bytes_{0};             // likewise, texts

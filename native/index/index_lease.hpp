@@ -14,7 +14,9 @@ namespace treecast {
 class Index::Lease {
 public:
     explicit Lease(Index& index) : index_(index), matcher_(index.borrow()) {}
-    ~Lease() { index_.give_back(kept_ ? std::move(matcher_) : nullptr); }
+    ~Lease() {
+        if (kept_) index_.give_back(std::move(matcher_));
+    }
     Matcher* operator->() { return matcher_.get(); }
     Matcher& operator*() const { return *matcher_; }
     void keep() { kept_ = true; }

@@ -15,8 +15,8 @@ namespace treecast {
 
 class Matcher {
 public:
-    Matcher(const Engine& engine, Limits limits, std::shared_ptr<const Entities> entities)
-        : engine_(engine), reader_(limits, std::move(entities)), work_per_item_max_(limits.work_per_item_max) {}
+    Matcher(const Engine& engine, Limits limits, std::shared_ptr<const Entities> entities, uint64_t cache_bytes_max)
+        : engine_(engine), reader_(limits, std::move(entities)), work_per_item_max_(limits.work_per_item_max), cache_bytes_max_(cache_bytes_max) {}
 
     // Makes ready for a View; to be called before match() whenever the View is another one.
     void adopt(const View& view);
@@ -33,8 +33,9 @@ public:
     const std::vector<Undecided>& undecided() const { return undecided_; }   // by the last match()
     Renderer& renderer(const RenderLimits& limits, bool share);
 
-    void set_cache_bytes_max(uint64_t bytes) { cache_bytes_max_ = bytes; }
-    uint64_t cache_bytes() const { return run_ ? run_->cache_bytes() : 0; }
+    void rest() {                                                            // see EngineRun
+        if (run_) run_->rest();
+    }
     uint64_t delta_rows() const { return run_ ? run_->delta_rows() : 0; }
     uint64_t looked_at() const { return run_ ? run_->looked_at() : 0; }      // see TreeRun
 
@@ -42,7 +43,7 @@ private:
     const Engine& engine_;
     Reader reader_;
     const uint32_t work_per_item_max_;
-    uint64_t cache_bytes_max_ = 256ull << 20;
+    const uint64_t cache_bytes_max_;
     std::unique_ptr<EngineRun> run_;
     std::vector<Undecided> undecided_;
     struct Rendering { RenderLimits limits; Renderer renderer; };

@@ -8,81 +8,62 @@
 #include "base/seeded_hash.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace treecast {
 
 namespace {
 
-constexpr uint32_t dead = 1, deferred = 2;
 constexpr uint64_t nanoseconds_per_step = 10'000;     // of a large machine
 constexpr size_t expected_ahead = 4;                  // elements
 constexpr uint32_t plain_documents_min = 8, plain_documents_max = 1024;
 
-// Queries and documents together decide which sets exist, so their hashes are seeded like those of names.
-uint32_t hash_set(const HashSeeds& seeds, WordsView words) {
-    uint64_t hash = words.size ^ seeds.c;
-    for (uint32_t i = 0; i < words.size; ++i) hash = hash_words(seeds, hash + words.index[i], words.mask[i]);
-    return static_cast<uint32_t>(hash ^ hash >> 32);
-}
-
-uint32_t hash_pair(const HashSeeds& seeds, uint32_t a, uint32_t b) { return static_cast<uint32_t>(hash_words(seeds, a, b)); }
-
 }  // namespace
 
-// The number of a set. Sets are immutable from here on, so states with equal sets share their memory.
-uint32_t SetPool::intern(WordsView words) {
-    if (words.size == 0) return 0;
-    uint32_t hash = hash_set(seeds_, words);
-    uint32_t known = slots_.find(hash, [&](uint32_t s) {
-        const Set& set = sets_[s];
-        return set.hash == hash && set.size == words.size &&
-               std::memcmp(set.index, words.index, words.size * sizeof(uint32_t)) == 0 &&
-               std::memcmp(set.mask, words.mask, words.size * sizeof(uint64_t)) == 0;
-    });
-    if (known != IdSlots::empty) return known;
-    uint32_t* index = indexes_.take(words.size);
-    uint64_t* mask = masks_.take(words.size);
-    std::memcpy(index, words.index, words.size * sizeof(uint32_t));
-    std::memcpy(mask, words.mask, words.size * sizeof(uint64_t));
-    auto number = static_cast<uint32_t>(sets_.size());
-    sets_.push_back({index, mask, words.size, hash, 0});
-    slots_.add(hash, number, [&](uint32_t s) { return sets_[s].hash; });
-    return number;
-}
-
-uint64_t SetPool::bytes() const {
-    return sets_.capacity() * sizeof(Set) + slots_.bytes() + indexes_.bytes() + masks_.bytes();
-}
-
-// At most half of the table is used: what is not there is noticed at once.
-void LazyTransitions::set(uint32_t state, uint32_t symbol, uint64_t value) {
-    if (2 * (used_ + 1) > entries_.size()) {
-        std::vector<Entry> old(2 * entries_.size());
-        old.swap(entries_);
-        mask_ = entries_.size() - 1;
-        for (const Entry& entry : old) {
-            if (!entry.key) continue;
-            size_t at = place(entry.key);
-            while (entries_[at].key) at = (at + 1) & mask_;
-            entries_[at] = entry;
-        }
-    }
-    const uint64_t key = key_of(state, symbol);
-    size_t at = place(key);
-    while (entries_[at].key && entries_[at].key != key) at = (at + 1) & mask_;
-    used_ += !entries_[at].key;
-    entries_[at] = {key, value};
-}
-
-Lazy::Lazy(std::shared_ptr<const Machine> machine) : machine_(std::move(machine)) {
+Lazy::Lazy(std::shared_ptr<LazyCache> cache) : cache_(std::move(cache)), machine_(cache_->machine().get()) {
     resolve({}, none, true);                    // symbol 0: fires nothing
     if (machine_->has_text()) text_symbol_ = resolve({}, label_text, false);
-    reset();
+    adopt();
 }
 
-// What the limit counts: sets, transitions, states and the table of states.
-uint64_t Lazy::bytes() const {
-    return pool_->bytes() + transitions_->bytes() + states_.capacity() * sizeof(State) + state_slots_.bytes();
+Lazy::~Lazy() {
+    rest();
+    cache_->count_copies(-static_cast<int64_t>(copies_bytes_));
+}
+
+void Lazy::rest() {
+    if (std::exchange(is_at_work_, false)) cache_->count_at_work(-1);
+    shared_ = nullptr;
+}
+
+void Lazy::adopt() {
+    std::shared_ptr<LazyStates> old = std::move(shared_);        // dropped without the mutex
+    std::lock_guard lock(cache_->mutex());
+    shared_ = cache_->states();
+    if (generation_ != cache_->generation()) {
+        generation_ = cache_->generation();
+        transitions_ = &shared_->transitions();
+        std::vector<State>().swap(states_);
+        std::vector<Set>().swap(sets_);
+        copy_rows();
+        full_ = false;
+        steps_ = misses_ = 0;
+    }
+    if (!std::exchange(is_at_work_, true)) cache_->count_at_work(1);
+}
+
+void Lazy::catch_up() {
+    std::lock_guard lock(cache_->mutex());
+    copy_rows();
+}
+
+void Lazy::copy_rows() {
+    start_ = shared_->start();
+    for (auto state = static_cast<uint32_t>(states_.size()); state < shared_->size(); ++state) states_.push_back({shared_->pair(state), 0, 0});
+    for (auto set = static_cast<uint32_t>(sets_.size()); set < shared_->pool().size(); ++set) sets_.push_back({shared_->pool().view(set), 0});
+    const uint64_t bytes = states_.capacity() * sizeof(State) + sets_.capacity() * sizeof(Set);
+    cache_->count_copies(static_cast<int64_t>(bytes - copies_bytes_));
+    copies_bytes_ = bytes;
 }
 
 // Symbols themselves stay: they consist of labels, which do not depend on the numbers that a reader gives to names.
@@ -93,7 +74,7 @@ void Lazy::forget_names() {
 
 // The symbol that fires `any` and the named labels, as far as the machine has them. Attributes that fire nothing have none.
 uint32_t Lazy::resolve(std::span<const uint32_t> labels, uint32_t any, bool element) {
-    std::array<uint32_t, 5> key{};
+    LazyCache::Symbol key{};
     auto fire = [&](uint32_t label) {
         uint32_t local = label == none ? none : machine_->local(label);
         if (local == none) return;
@@ -104,83 +85,62 @@ uint32_t Lazy::resolve(std::span<const uint32_t> labels, uint32_t any, bool elem
     fire(any);
     for (uint32_t label : labels) fire(label);
     if (key[0] == 0 && !element) return none;
-    auto [found, added] = symbol_ids_.try_emplace(key, static_cast<uint32_t>(symbols_.size()));
-    if (added) symbols_.push_back(key);
-    return found->second;
+    std::lock_guard lock(cache_->mutex());
+    const uint32_t symbol = cache_->symbol(key);
+    for (size_t known = symbols_.size(); known < cache_->symbols().size(); ++known) symbols_.push_back(cache_->symbols()[known]);
+    return symbol;
 }
 
-// Drops everything that was learned. Sets are in arenas, so this frees a few large pieces, not many small ones.
-void Lazy::reset() {
-    pool_ = std::make_unique<SetPool>();
-    transitions_ = std::make_unique<LazyTransitions>();
-    states_.assign(1, State{});
-    state_slots_.reset();
-    intern_state(0, 0);                         // number 1: dead
-    states_.push_back(State{});                 // number 2: deferred; no pair of sets leads to it
-    states_.back().descend = states_.back().fresh = none;
-    machine_->start(fresh_, descend_);
-    start_ = intern_state(pool_->intern(descend_.view()), pool_->intern(fresh_.view()));
-    full_ = false;
-    steps_ = misses_ = 0;
-}
-
-// The number of the state for a pair of sets. Sets are numbers themselves, so comparing states compares two pairs.
-uint32_t Lazy::intern_state(uint32_t descend, uint32_t fresh) {
-    uint32_t hash = hash_pair(seeds_, descend, fresh);
-    uint32_t known = state_slots_.find(hash, [&](uint32_t s) { return states_[s].descend == descend && states_[s].fresh == fresh; });
-    if (known != IdSlots::empty) return known;
-    auto number = static_cast<uint32_t>(states_.size());
-    State state;
-    state.descend = descend;
-    state.fresh = fresh;
-    states_.push_back(state);
-    state_slots_.add(hash, number, [&](uint32_t s) { return hash_pair(seeds_, states_[s].descend, states_[s].fresh); });
-    return number;
-}
+bool Lazy::is_full() { return full_ = full_ || cache_->bytes_with(copies_bytes_) > bytes_max_; }
 
 // Takes one step of the NFA, and remembers it as a transition. Returns 0 if the cache is full.
 uint64_t Lazy::miss(uint32_t state, uint32_t symbol) {
-    if (full_ || bytes() > bytes_max_) {
-        full_ = true;
-        return 0;
-    }
+    if (is_full()) return 0;
     ++misses_;
     Interrupt::check(nanoseconds_per_step);
-    uint32_t descend = states_[state].descend;
-    machine_->step(pool_->view(descend), pool_->view(states_[state].fresh), symbol_labels(symbol), fresh_, accept_,
-                   descend_, scratch_);
+    const LazyPair source = states_[state].pair;
+    machine_->step(words(source.descend), words(source.fresh), symbol_labels(symbol), fresh_, accept_, descend_, scratch_);
     if (!descend_.empty()) {
         // Descend states stay alive below: the target has those of the source and the new ones. Mostly none is new, and then the
         // set of the source is used as it is.
-        subtract(descend_, pool_->view(descend));
-        if (!descend_.empty()) {
-            unite(pool_->view(descend), descend_.view(), united_);
-            descend = pool_->intern(united_.view());
-        }
+        subtract(descend_, words(source.descend));
+        if (!descend_.empty()) unite(words(source.descend), descend_.view(), united_);
     }
-    uint32_t target = intern_state(descend, pool_->intern(fresh_.view()));
-    uint64_t value = uint64_t(target) << 32 | pool_->intern(accept_.view());
-    transitions_->set(state, symbol, value);
+    std::lock_guard lock(cache_->mutex());
+    uint64_t value = transitions_->find(state, symbol);
+    if (!value || value >> 32 == deferred) {            // no other thread was here meanwhile
+        const uint32_t descend = descend_.empty() ? source.descend : shared_->pool().intern(united_.view());
+        const uint32_t target = shared_->intern({descend, shared_->pool().intern(fresh_.view())});
+        value = uint64_t(target) << 32 | shared_->pool().intern(accept_.view());
+        shared_->set(state, symbol, value);
+        cache_->count();
+    }
+    copy_rows();
     return value;
 }
 
 // PERF: bench/million.py, unseen: most misses are at elements without children, and take half the time this way.
 uint64_t Lazy::miss_childless(uint32_t state, uint32_t symbol) {
-    if (full_ || bytes() > bytes_max_) {
-        full_ = true;
-        return 0;
-    }
+    if (is_full()) return 0;
     ++misses_;
     Interrupt::check(nanoseconds_per_step);
-    machine_->answers(pool_->view(states_[state].descend), pool_->view(states_[state].fresh), symbol_labels(symbol), accept_, scratch_);
-    uint64_t value = uint64_t(deferred) << 32 | pool_->intern(accept_.view());
-    transitions_->set(state, symbol, value);
+    const LazyPair source = states_[state].pair;
+    machine_->answers(words(source.descend), words(source.fresh), symbol_labels(symbol), accept_, scratch_);
+    std::lock_guard lock(cache_->mutex());
+    uint64_t value = transitions_->find(state, symbol);
+    if (!value) {
+        value = uint64_t(deferred) << 32 | shared_->pool().intern(accept_.view());
+        shared_->set(state, symbol, value);
+        cache_->count();
+    }
+    copy_rows();
     return value;
 }
 
 // Chooses how to process a document: by the cache, by the NFA alone, or by the cache as far as it goes.
 void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AnswerBits& out) {
     ++document_;
+    if (!shared_ || generation_ != cache_->generation()) adopt();
     if (bytes_max_ == 0) return run_plain(document, 0, has_text, names, out);
     // Waiting: the cache did not pay off lately, so it is not even tried.
     if (plain_left_) {
@@ -235,7 +195,7 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
         uint32_t state = i ? state_of_[document.parent[i]] : start_;
         uint32_t symbol = element_symbol(document.name[i], names);
         ++steps_;
-        uint64_t transition = transitions_->find(state, symbol);
+        uint64_t transition = find(state, symbol);
         const bool is_childless = document.size[i] == 1 && !attributes && !texts;
         if (is_childless) {
             if (!transition && !(transition = miss_childless(state, symbol))) return accept_reached(out), i;
@@ -247,7 +207,7 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
         if (auto set = static_cast<uint32_t>(transition); !visitor_)
             reach(set);
         else if (set)
-            visitor_->visit(static_cast<uint32_t>(i), pool_->view(set));
+            visitor_->visit(static_cast<uint32_t>(i), words(set));
         if (is_childless) continue;
         if (target == dead) {             // nothing can match below: the whole subtree is skipped
             i += document.size[i] - 1;
@@ -258,12 +218,12 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
             for (size_t a = document.attribute_begin[i]; a < document.attribute_end(i); ++a) {
                 uint32_t attribute = attribute_symbol(document.attribute_name[a], names);
                 if (attribute == none) continue;
-                transition = transitions_->find(target, attribute);
+                transition = find(target, attribute);
                 if (!transition && !(transition = miss(target, attribute))) return accept_reached(out), i;
                 reach(static_cast<uint32_t>(transition));
             }
         if (texts && has_text[i]) {
-            transition = transitions_->find(target, text_symbol_);
+            transition = find(target, text_symbol_);
             if (!transition && !(transition = miss(target, text_symbol_))) return accept_reached(out), i;
             reach(static_cast<uint32_t>(transition));
         }
@@ -277,12 +237,12 @@ void Lazy::accept_reached(AnswerBits& out) {
     constexpr size_t ahead = 8;
     size_t fresh = 0;
     for (size_t i = 0; i < reached_.size(); ++i) {
-        if (i + ahead < reached_.size()) pool_->expect(reached_[i + ahead]);
-        if (!pool_->first_visit(reached_[i], document_)) continue;
-        pool_->expect_words(reached_[i]);
+        if (i + ahead < reached_.size()) __builtin_prefetch(&sets_[reached_[i + ahead]], 1);
+        if (!first_visit(reached_[i])) continue;
+        expect_words(reached_[i]);
         reached_[fresh++] = reached_[i];
     }
-    for (size_t i = 0; i < fresh; ++i) out.add(pool_->view(reached_[i]));
+    for (size_t i = 0; i < fresh; ++i) out.add(words(reached_[i]));
     reached_.clear();
 }
 
@@ -294,12 +254,12 @@ void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AnswerBits& 
     frame.serial = ++frame_serial_;
     // Cached transitions are still used. From such an entry on, the frame is in a known state again.
     if (above.state) {
-        if (uint64_t found = transitions_->find(above.state, symbol); found && found >> 32 != deferred) {
+        if (uint64_t found = find(above.state, symbol); found && found >> 32 != deferred) {
             frame.state = static_cast<uint32_t>(found >> 32);
-            frame.descend = pool_->view(states_[frame.state].descend);
-            frame.fresh = pool_->view(states_[frame.state].fresh);
+            frame.descend = words(states_[frame.state].pair.descend);
+            frame.fresh = words(states_[frame.state].pair.fresh);
             frame.dead = frame.state == dead;
-            frame.accept = pool_->view(static_cast<uint32_t>(found));
+            frame.accept = words(static_cast<uint32_t>(found));
             if (!visitor_) accept(static_cast<uint32_t>(found), out);
             return;
         }
@@ -324,7 +284,7 @@ void Lazy::enter(const Frame& above, Frame& frame, uint32_t symbol, AnswerBits& 
 // Attributes and texts have nothing below them, so only what they accept matters.
 void Lazy::peek(const Frame& frame, uint32_t symbol, AnswerBits& out) {
     if (frame.state)
-        if (uint64_t found = transitions_->find(frame.state, symbol)) return accept(static_cast<uint32_t>(found), out);
+        if (uint64_t found = find(frame.state, symbol)) return accept(static_cast<uint32_t>(found), out);
     machine_->step(frame.descend, frame.fresh, symbol_labels(symbol), fresh_, accept_, descend_, scratch_);
     out.add(accept_.view());
 }
@@ -336,8 +296,8 @@ void Lazy::run_plain(const Document& document, size_t begin, const std::vector<u
     if (frames_.size() < 2) frames_.resize(16);
     auto adopt = [&](Frame& frame, uint32_t state) {
         frame.state = state;
-        frame.descend = pool_->view(states_[state].descend);
-        frame.fresh = pool_->view(states_[state].fresh);
+        frame.descend = words(states_[state].pair.descend);
+        frame.fresh = words(states_[state].pair.fresh);
         frame.dead = state == dead;
         frame.symbol = none;
         frame.serial = ++frame_serial_;
@@ -369,42 +329,51 @@ void Lazy::run_plain(const Document& document, size_t begin, const std::vector<u
     }
 }
 
-// Keeps the states that documents keep returning to, in at most half of the memory.
+// Keeps the states that documents keep returning to, in at most half of the memory; unless another thread has done so already.
+// Which states those are, each thread knows of its own documents.
 void Lazy::tidy() {
-    for (uint32_t visits = 2; ; visits *= 2) {
-        keep_visited(visits);
-        if (bytes() <= bytes_max_ / 2) break;
-        if (visits > 1u << 20) {
-            reset();
-            break;
+    std::vector<uint32_t> visits;
+    std::shared_ptr<LazyStates> next = shared_;         // later the old ones, to be dropped without the mutex
+    {
+        std::lock_guard lock(cache_->mutex());
+        if (generation_ == cache_->generation()) {
+            for (const State& state : states_) visits.push_back(state.visits);
+            for (uint32_t visits_min = 2; next == shared_ || next->bytes() > bytes_max_ / 2; visits_min *= 2) {
+                const bool is_last = visits_min > 1u << 20;
+                if (is_last) visits.clear();            // nothing is left but where everything begins
+                next = keep_visited(*next, visits_min, visits);
+                if (is_last) break;
+            }
+            cache_->replace(next);
         }
     }
-    for (State& state : states_) state.visits /= 2;
-    full_ = false;
-    steps_ = misses_ = 0;
+    adopt();
+    for (size_t state = 0; state < std::min(states_.size(), visits.size()); ++state) states_[state].visits = visits[state] / 2;
 }
 
-// Copies the states that were visited often enough into a new cache, with the transitions between them.
-void Lazy::keep_visited(uint32_t visits_min) {
-    std::unique_ptr<SetPool> old_pool = std::move(pool_);
-    std::unique_ptr<LazyTransitions> old_transitions = std::move(transitions_);
-    std::vector<State> old_states = std::move(states_);
-    reset();
+// Copies the states that were visited often enough, with the transitions between them. `visits`: by state, of the old ones; then of
+// the new ones.
+std::shared_ptr<LazyStates> Lazy::keep_visited(const LazyStates& old, uint32_t visits_min, std::vector<uint32_t>& visits) const {
+    auto next = std::make_shared<LazyStates>(*machine_);
+    std::vector<uint32_t> next_visits;
     // Old number -> new number; 0: dropped. Two passes, because a transition may lead to a state with a higher number.
-    std::vector<uint32_t> kept(old_states.size(), 0);
+    std::vector<uint32_t> kept(old.size(), 0);
     kept[deferred] = deferred;
-    for (uint32_t s = 1; s < old_states.size(); ++s) {
-        const State& state = old_states[s];
-        if (s == deferred || (state.visits < visits_min && s != dead)) continue;
-        kept[s] = intern_state(pool_->intern(old_pool->view(state.descend)), pool_->intern(old_pool->view(state.fresh)));
-        states_[kept[s]].visits = state.visits;
-        states_[kept[s]].document = 0;
+    for (uint32_t s = 1; s < old.size(); ++s) {
+        const uint32_t visited = s < visits.size() ? visits[s] : 0;      // a state that this thread has not met
+        if (s == deferred || (visited < visits_min && s != dead)) continue;
+        const uint32_t descend = next->pool().intern(old.pool().view(old.pair(s).descend));
+        kept[s] = next->intern({descend, next->pool().intern(old.pool().view(old.pair(s).fresh))});
+        if (next_visits.size() <= kept[s]) next_visits.resize(kept[s] + 1, 0);
+        next_visits[kept[s]] = visited;
     }
-    old_transitions->each([&](uint32_t state, uint32_t symbol, uint64_t value) {
+    old.transitions().each([&](uint32_t state, uint32_t symbol, uint64_t value) {
         if (!kept[state] || !kept[value >> 32]) return;
-        uint32_t answers = pool_->intern(old_pool->view(static_cast<uint32_t>(value)));
-        transitions_->set(kept[state], symbol, uint64_t(kept[value >> 32]) << 32 | answers);
+        const uint32_t answers = next->pool().intern(old.pool().view(static_cast<uint32_t>(value)));
+        next->set(kept[state], symbol, uint64_t(kept[value >> 32]) << 32 | answers);
     });
+    visits = std::move(next_visits);
+    return next;
 }
 
 }  // namespace treecast

@@ -5,6 +5,9 @@
 // fewer states mean fewer misses. Of an element without children only the answers are computed, and its state is *deferred*
 // until one with children comes along. All sets are interned, so equal ones are stored once and compared by number.
 //
+// What is learned is shared by all threads that run the same Machine (lazy_cache.hpp); which of it a document has visited is each
+// thread's own.
+//
 // Memory is bounded. When the limit is reached in the middle of a document, the rest of it is matched by stepping the NFA itself
 // on a stack of sets. Before the next document, the states that at least two documents visited are kept and the others dropped.
 // If that does not help (most steps still miss), the machine stops caching for a while: documents are stepped on the NFA, and
@@ -14,114 +17,17 @@
 #pragma once
 
 #include "base/answer_bits.hpp"
-#include "base/id_slots.hpp"
-#include "base/seeded_hash.hpp"
 #include "base/words.hpp"
 #include "document/document.hpp"
+#include "machines/lazy_cache.hpp"
 #include "machines/machine.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 namespace treecast {
-
-// Memory in pieces that never move; everything is freed at once.
-template <class T>
-class Arena {
-public:
-    T* take(size_t count) {
-        if (count > left_) {
-            size_t piece = std::max(count, std::min<size_t>(piece_max, total_ / 4 + 256));
-            pieces_.emplace_back(new T[piece]);
-            next_ = pieces_.back().get();
-            left_ = piece;
-            total_ += piece;
-        }
-        T* taken = next_;
-        next_ += count;
-        left_ -= count;
-        return taken;
-    }
-    uint64_t bytes() const { return total_ * sizeof(T); }
-
-private:
-    static constexpr size_t piece_max = 1 << 16;
-    std::vector<std::unique_ptr<T[]>> pieces_;
-    T* next_ = nullptr;
-    size_t left_ = 0, total_ = 0;
-};
-
-// Interned sets; number 0 is the empty one.
-class SetPool {
-public:
-    SetPool() : sets_(1) {}
-    uint32_t intern(WordsView words);
-    WordsView view(uint32_t set) const { return {sets_[set].index, sets_[set].mask, sets_[set].size}; }
-    // A set of answers is added to a document's result once, however often its transition is taken.
-    bool first_visit(uint32_t set, uint64_t document) {
-        if (sets_[set].document == document) return false;
-        sets_[set].document = document;
-        return true;
-    }
-    // What is asked for soon.
-    void expect(uint32_t set) const { __builtin_prefetch(&sets_[set], 1); }
-    void expect_words(uint32_t set) const {
-        __builtin_prefetch(sets_[set].index);
-        __builtin_prefetch(sets_[set].mask);
-    }
-    uint64_t bytes() const;
-
-private:
-    struct Set {
-        const uint32_t* index = nullptr;
-        const uint64_t* mask = nullptr;
-        uint32_t size = 0, hash = 0;
-        uint64_t document = 0;      // the last document that visited it
-    };
-    std::vector<Set> sets_;
-    const HashSeeds seeds_ = hash_seeds();
-    IdSlots slots_;
-    Arena<uint32_t> indexes_;
-    Arena<uint64_t> masks_;
-};
-
-// What follows a state on a symbol, where that is known: a target state and a set of answers, as one number. Nobody keeps rows by state:
-// most states meet few of all symbols, and what is small stays in the caches of a core.
-// PERF: bench/churn.py, bench/yfilter.py.
-class LazyTransitions {
-public:
-    uint64_t find(uint32_t state, uint32_t symbol) const {           // 0: not known
-        const uint64_t key = key_of(state, symbol);
-        for (size_t at = place(key);; at = (at + 1) & mask_) {
-            if (entries_[at].key == key) return entries_[at].value;
-            if (!entries_[at].key) return 0;
-        }
-    }
-    void expect(uint32_t state, uint32_t symbol) const { __builtin_prefetch(&entries_[place(key_of(state, symbol))]); }
-    void set(uint32_t state, uint32_t symbol, uint64_t value);
-    uint64_t bytes() const { return entries_.capacity() * sizeof(Entry); }
-    template <class F>
-    void each(F&& f) const {                                         // f(state, symbol, value)
-        for (const Entry& entry : entries_)
-            if (entry.key) f(static_cast<uint32_t>(entry.key >> 32), static_cast<uint32_t>(entry.key), entry.value);
-    }
-
-private:
-    struct Entry {
-        uint64_t key = 0, value = 0;                                 // key 0: vacant, as no state has the number 0
-    };
-    static uint64_t key_of(uint32_t state, uint32_t symbol) { return uint64_t(state) << 32 | symbol; }
-    size_t place(uint64_t key) const { return static_cast<size_t>(hash_words(seeds_, key, 0)) & mask_; }
-    static constexpr size_t first_size = 64;
-    const HashSeeds seeds_ = hash_seeds();
-    std::vector<Entry> entries_ = std::vector<Entry>(first_size);
-    size_t mask_ = first_size - 1, used_ = 0;
-};
 
 // What a Lazy asks about the names of a document.
 class NameResolver {
@@ -141,12 +47,15 @@ protected:
 
 class Lazy {
 public:
-    explicit Lazy(std::shared_ptr<const Machine> machine);
+    explicit Lazy(std::shared_ptr<LazyCache> cache);
+    ~Lazy();
+    Lazy(const Lazy&) = delete;
 
     const Machine& machine() const { return *machine_; }
-    void set_bytes_max(uint64_t bytes) { bytes_max_ = bytes; }
-    uint64_t bytes() const;
+    void set_bytes_max(uint64_t bytes) { bytes_max_ = bytes; }      // of the cache, whoever fills it
     void forget_names();        // the name table of the reader has started afresh
+    // For one that is put aside: others may replace what is shared, and then the old is not to stay.
+    void rest();
 
     // Adds the accept ids of all paths that the document satisfies to `out`.
     void run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AnswerBits& out);
@@ -155,9 +64,13 @@ public:
 
 private:
     struct State {
-        uint32_t descend = 0, fresh = 0;
+        LazyPair pair;
         uint32_t visits = 0;            // documents, halved at every clean-up
-        uint64_t document = 0;
+        uint64_t document = 0;          // the last that visited it
+    };
+    struct Set {
+        WordsView words;
+        uint64_t document = 0;          // likewise
     };
     struct Frame {                      // an open element, when stepping the NFA
         uint32_t state = 0;             // its deterministic state, or 0: then the sets are the frame's own
@@ -186,8 +99,30 @@ private:
         return {symbols_[symbol].data() + 1, symbols_[symbol][0]};
     }
 
-    void reset();
-    uint32_t intern_state(uint32_t descend, uint32_t fresh);
+    static constexpr uint32_t dead = LazyStates::dead, deferred = LazyStates::deferred;
+
+    // Of what is shared, a thread has copies of the sets' addresses and of the states' pairs, with marks of its own beside them.
+    void adopt();                                            // what is present, unless it is what this thread has
+    void catch_up();                                         // without the mutex
+    void copy_rows();                                        // with it
+    // A transition as it was found: another thread may have entered what it leads to.
+    uint64_t follow(uint64_t transition) {
+        if (transition >> 32 >= states_.size() || static_cast<uint32_t>(transition) >= sets_.size()) catch_up();
+        return transition;
+    }
+    uint64_t find(uint32_t state, uint32_t symbol) { return follow(transitions_->find(state, symbol)); }
+    WordsView words(uint32_t set) const { return sets_[set].words; }
+    // A set of answers is added to a document's result once, however often its transition is taken.
+    bool first_visit(uint32_t set) {
+        if (sets_[set].document == document_) return false;
+        sets_[set].document = document_;
+        return true;
+    }
+    void expect_words(uint32_t set) const {
+        __builtin_prefetch(sets_[set].words.index);
+        __builtin_prefetch(sets_[set].words.mask);
+    }
+    bool is_full();
     uint64_t miss(uint32_t state, uint32_t symbol);          // 0: the cache is full
     uint64_t miss_childless(uint32_t state, uint32_t symbol);    // the same, where only the answers matter
     // Visits count documents, not elements, so one large document cannot make a state look popular.
@@ -199,7 +134,7 @@ private:
         }
     }
     void accept(uint32_t set, AnswerBits& out) {
-        if (set && pool_->first_visit(set, document_)) out.add(pool_->view(set));
+        if (set && first_visit(set)) out.add(words(set));
     }
     // The same, together with all others that a document has reached.
     void reach(uint32_t set) {
@@ -213,19 +148,21 @@ private:
     void enter(const Frame& above, Frame& frame, uint32_t symbol, AnswerBits& out);
     void peek(const Frame& frame, uint32_t symbol, AnswerBits& out);   // an attribute or text: answers only
     void tidy();
-    void keep_visited(uint32_t visits_min);
+    std::shared_ptr<LazyStates> keep_visited(const LazyStates& old, uint32_t visits_min, std::vector<uint32_t>& visits) const;
 
-    std::shared_ptr<const Machine> machine_;
+    const std::shared_ptr<LazyCache> cache_;
+    const Machine* const machine_;
     uint64_t bytes_max_ = 256ull << 20;
-    std::unique_ptr<SetPool> pool_;
-    std::unique_ptr<LazyTransitions> transitions_;      // target state << 32 | accept set
-    std::vector<State> states_;             // 0 is none, 1 is dead: nothing can match below; 2 is deferred: not known yet
-    const HashSeeds seeds_ = hash_seeds();
-    IdSlots state_slots_;
+    std::shared_ptr<LazyStates> shared_;
+    const LazyTransitions* transitions_ = nullptr;      // of shared_
+    uint64_t generation_ = 0;               // of the cache, to which the copies belong
+    std::vector<State> states_;             // copies of those of shared_, as far as this thread has met them
+    std::vector<Set> sets_;                 // likewise
+    uint64_t copies_bytes_ = 0;
+    bool is_at_work_ = false;               // not resting
     uint32_t start_ = 0;
 
-    std::vector<std::array<uint32_t, 5>> symbols_;      // count, then local labels, ascending
-    std::map<std::array<uint32_t, 5>, uint32_t> symbol_ids_;
+    std::vector<LazyCache::Symbol> symbols_;            // those of cache_, likewise
     std::vector<uint32_t> element_symbols_, attribute_symbols_;
     uint32_t text_symbol_ = none;
 

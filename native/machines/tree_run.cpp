@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t elements_per_check = 64, nanoseconds_per_element = 10'000;      // in a large machine
 }
 
-TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::move(machine)) {
+TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine, LazyCaches& caches) : machine_(std::move(machine)) {
     child_bits_.resize(machine_->entries());
     descend_bits_.resize(machine_->entries());
     test_bits_.resize(machine_->tests());
@@ -31,7 +31,7 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine) : machine_(std::mov
     witnesses_.resize(machine_->witness_count_);
     start_firsts();
     if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
-    if (!machine_->value_paths().empty()) value_paths_ = std::make_unique<ValuePathsRun>(machine_->value_paths());
+    if (!machine_->value_paths().empty()) value_paths_ = std::make_unique<ValuePathsRun>(machine_->value_paths(), caches);
 }
 
 // The reader's numbers of names have changed their meaning; everything by name is looked up again.

@@ -26,7 +26,7 @@ namespace treecast {
 
 class TreeRun {
 public:
-    explicit TreeRun(std::shared_ptr<const TreeMachine> machine);
+    TreeRun(std::shared_ptr<const TreeMachine> machine, LazyCaches& caches);
 
     const TreeMachine& machine() const { return *machine_; }
     void forget_names();
@@ -34,10 +34,12 @@ public:
     void run(const Document& document, NameResolver& names, AnswerBits& out);
     // How many entries and contexts were looked at one by one so far, whether they held or not: for tests.
     uint64_t looked_at() const { return looked_at_ + (value_paths_ ? value_paths_->looked_at() : 0); }
-    // What it has learned of paths that end in values; 0 where there are none.
-    uint64_t cache_bytes() const { return value_paths_ ? value_paths_->bytes() : 0; }
+    // For what is learned of paths that end in values.
     void set_cache_bytes_max(uint64_t bytes) {
         if (value_paths_) value_paths_->set_bytes_max(bytes);
+    }
+    void rest() {                                           // see Lazy
+        if (value_paths_) value_paths_->rest();
     }
 
 private:

@@ -79,10 +79,10 @@ private:
 // One thread's run, kept from document to document.
 class ValuePathsRun final : private ElementVisitor {
 public:
-    explicit ValuePathsRun(const ValuePaths& paths) : paths_(paths), lazy_(paths.machine()) {}
+    ValuePathsRun(const ValuePaths& paths, LazyCaches& caches) : paths_(paths), lazy_(caches.of(paths.machine())) {}
     void forget_names();
     void set_bytes_max(uint64_t bytes) { lazy_.set_bytes_max(bytes); }
-    uint64_t bytes() const { return lazy_.bytes(); }
+    void rest() { lazy_.rest(); }
     uint64_t looked_at() const { return looked_at_; }       // directories
     void run(const Document& document, NameResolver& names, AnswerBits& out);
 

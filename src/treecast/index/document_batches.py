@@ -24,7 +24,7 @@ THREADS_MAX = 1024
 # 0.25 ns for each subscription.
 THREAD_WORK_NS_MIN = 500_000
 SUBSCRIPTIONS_PER_NS = 4
-DEFAULT_THREADS_MAX = 8
+DEFAULT_THREADS_MAX = 16
 
 
 def is_report(on_error: str) -> bool:

@@ -312,7 +312,7 @@ class Index:
         first bad document raises its DocumentError, with its number as `error.document`.
 
         Documents are bytes, `Document`s, or the column `document` of a table: of Arrow, pandas, polars or DuckDB. As
-        many threads share the work as help, at most eight; `threads` is another number of them.
+        many threads share the work as help, at most sixteen; `threads` is another number of them.
 
         A subscription that takes too much work on a document (TC340) is a row of the errors, with its id as
         `subscription`, which is null for errors of a whole document; without a report it is an UndecidedWarning.
