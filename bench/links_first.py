@@ -16,6 +16,7 @@ from treecast.overlay.messages import Request, Subscribe, SubscribeMany
 from treecast.overlay.onyx.control_messages import NewView
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_messages import Announce, Covered, Forward, Parcel, Taken
+from treecast.overlay.onyx.parcels import Parcels
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
@@ -60,13 +61,13 @@ class Between:
             elif isinstance(effect, Send) and isinstance(effect.message, Announce):
                 self._version = effect.message.version
             elif isinstance(effect, Send) and isinstance(effect.message, Forward):
-                passed += len(effect.message.documents)
+                passed += len(Parcels.read(effect.message.documents))
         return passed
 
     def forward(self, after: int, parcels: list[Parcel]) -> tuple[float, float]:
         """CPU seconds until the message for the child is there, and until all is done."""
         version = self.broker.trees[ROOT].version
-        message = Forward(ROOT, "store", 1, 7, version, after, after + len(parcels), parcels)
+        message = Forward(ROOT, "store", 1, 7, version, after, after + len(parcels), Parcels.of(parcels).packed)
         begin = time.process_time()
         effects = self.broker.receive(ROOT, message, 0)
         left = time.process_time() - begin

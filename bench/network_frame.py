@@ -46,6 +46,7 @@ from treecast.overlay.messages import Document as Published
 from treecast.overlay.onyx.control_messages import NewView
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_messages import Announce, Covered, Forward, Parcel, Taken
+from treecast.overlay.onyx.parcels import Parcels
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
@@ -175,7 +176,8 @@ class Role:
         for begin in range(0, len(bodies), FRAME):
             some = enumerate(bodies[begin : begin + FRAME], after + begin + 1)
             parcels = [Parcel(number, "bench", "", 0, "binary", body) for number, body in some]
-            message = Forward(ROOT, "store", 1, 7, version, after + begin, after + begin + len(parcels), parcels)
+            packed = Parcels.of(parcels).packed
+            message = Forward(ROOT, "store", 1, 7, version, after + begin, after + begin + len(parcels), packed)
             frames += [(ROOT, frame) for frame in encode([packet_of(message)])]
         return frames
 
@@ -186,7 +188,7 @@ class Role:
             messages = [packet.message for packet in FrameDecoder().feed(frame)]
             for message in messages:
                 if isinstance(message, Forward):
-                    passed += len(message.documents)
+                    passed += len(Parcels.read(message.documents))
                     self.take(CHILD, b"".join(encode([packet_of(Taken(ROOT, 1, message.upto))])))
                 elif isinstance(message, Answer):
                     assert not message.refusals, message

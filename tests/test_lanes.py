@@ -13,6 +13,8 @@ from treecast import _native
 from treecast.document import read
 from treecast.index import Index
 from treecast.overlay.broker.rows import DocumentRow, EarlyRow, decode, encode
+from treecast.overlay.onyx.network_messages import Parcel
+from treecast.overlay.onyx.parcels import Parcels
 from treecast.wire import Codec
 
 IDS = ("a", "b", "c", "d" * 40)
@@ -194,9 +196,14 @@ def test_forms_are_rendered_as_documents_are(format: str) -> None:
     forms = [codec.encode(read(text)) for text in texts]
     columns = (["s"] * 3, [""] * 3, [1] * 3, "o", [1, 2, 3])
     expected = index.render_columns(texts, report=True, texts=_native.Texts.matched)
-    made = index.render_forms(codec, forms)
+    parcels = Parcels.of(Parcel(place, "s", "", 1, format, form) for place, form in enumerate(forms, 1))
+    made = index.render_parcels(codec, parcels.native, 0)
     lanes = _native.Lanes(10)
-    assert lanes.store(made, None, *columns, 0, 0, {}) == lanes.store(expected, None, *columns, 0, 0, {})
+    stored = lanes.store(expected, None, *columns, 0, 0, {})
+    assert lanes.store(made, None, *columns, 0, 0, {}) == stored
+    assert lanes.store_parcels(made, parcels.native, 0, "o", 0, 0) == stored
     if format == "binary":
-        broken = index.render_forms(codec, [forms[0], b"\x01\xff", forms[2]])
+        bodies = [forms[0], b"\x01\xff", forms[2]]
+        parcels = Parcels.of(Parcel(place, "s", "", 1, format, form) for place, form in enumerate(bodies, 1))
+        broken = index.render_parcels(codec, parcels.native, 0)
         assert [place for place, _ in broken.rejected] == [1] and broken.documents == 3

@@ -58,6 +58,7 @@ NB_MODULE(_native, m) {
     bind_restructure(m, testing);
     bind_transformation(m);
     bind_wire(m, testing);
+    bind_parcels(m);
     bind_routing(m);
     bind_lines(m);
     bind_lanes(m);

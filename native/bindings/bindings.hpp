@@ -45,6 +45,7 @@ void bind_wire(nb::module_& m, nb::module_& testing);
 void bind_routing(nb::module_& m);
 void bind_lines(nb::module_& m);
 void bind_lanes(nb::module_& m);
+void bind_parcels(nb::module_& m);
 void bind_checksum(nb::module_& m, nb::module_& testing);
 
 }  // namespace treecast

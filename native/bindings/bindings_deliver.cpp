@@ -3,6 +3,7 @@
 // Results leave as addresses of columns, which Python wraps as Arrow arrays without a copy.
 #include "bindings/bindings.hpp"
 #include "bindings/bindings_buffers.hpp"
+#include "bindings/bindings_parcels.hpp"
 #include "document/binary.hpp"
 #include "index/index.hpp"
 #include "render/escape.hpp"
@@ -76,68 +77,67 @@ std::unique_ptr<DeliveryBatch> render_part(Index& index, nb::sequence documents,
     return std::make_unique<DeliveryBatch>(render([&] { return index.render_part(buffers.given(), options); }));
 }
 
-// The same for forms of a link, which are text or binary: each is read, and gone when the next one is.
+// The same for parcels, from one of them on: each is read, unless that was done to route it, and gone when the next one is.
 // PERF: bench/network_cpu.py. Keeping a document takes half as long as decoding it.
-std::unique_ptr<DeliveryBatch> render_forms(Index& index, const std::vector<nb::bytes>& forms, bool is_text, const WireDictionary* dictionary,
-                                            const Limits& form_limits, uint64_t bytes_max, const RenderLimits& limits, Texts texts) {
-    std::vector<std::string_view> views;
-    views.reserve(forms.size());
-    for (const nb::bytes& form : forms) views.push_back(view(form));
+std::unique_ptr<DeliveryBatch> render_parcels(Index& index, const HeldParcels& parcels, size_t first,
+                                              const std::optional<std::vector<nb::bytes>>& plain, bool is_text,
+                                              const WireDictionary* dictionary, const Limits& form_limits, uint64_t bytes_max,
+                                              const RenderLimits& limits, Texts texts) {
+    const HeldParcels::Reading reading{is_text, dictionary, form_limits, plain};
+    const std::vector<std::string_view> forms = parcels.forms(reading);
+    if (first > forms.size()) throw std::invalid_argument("there is no such parcel");
     DeliveryOptions options{.report = true, .ids = true, .bytes_max = bytes_max, .limits = limits, .texts = texts};
-    LentReader reader(form_limits, nullptr);
+    const uint64_t generation = parcels.looked_generation(form_limits);
+    LentReader reader(form_limits, nullptr, generation);
     auto next = [&](size_t i) {
-        std::string_view form = views[i];
-        if (is_text) return GivenDocument{{}, &reader->look(form)};
-        bool is_original = !form.empty() && form[0] == static_cast<char>(BinaryKind::original);
-        return GivenDocument{{}, is_original ? &reader->look(form.substr(1)) : &reader->look(form, dictionary)};
+        const Document* read = generation ? parcels.find_looked(first + i, reader->names()) : nullptr;
+        return GivenDocument{{}, read ? read : &look_at(*reader, forms[first + i], reading)};
     };
-    auto batch = std::make_unique<DeliveryBatch>(render([&] { return index.render_part(views.size(), next, options); }));
+    auto batch = std::make_unique<DeliveryBatch>(render([&] { return index.render_part(forms.size() - first, next, options); }));
     reader.keep();
     return batch;
 }
 
-// Documents that are published at the root of a tree: each is read once, rendered, routed, and written in the form of the links.
-struct Published {
-    std::vector<std::string_view> texts;
-    std::string forms;                           // one behind the other
-    std::vector<size_t> form_ends{0};            // by document; nothing where one was rejected
-    std::vector<uint64_t> masks;                 // the targets of each
-};
-
-// (the deliveries, the form of each document, its targets). `enough` 0: nothing is routed, and `found` are the targets of all.
+// Documents that are published at the root of a tree: each is read once, rendered, routed, and written in the form of the links. Returns
+// the deliveries, the forms, and the targets of each. `enough` 0: nothing is routed, and `found` are the targets of all.
 nb::tuple render_published(Index& index, const std::vector<nb::bytes>& documents, const Limits& text_limits, uint64_t bytes_max,
                            const RenderLimits& limits, const WireDictionary* dictionary, Index& table, Targets& targets, uint64_t enough,
                            uint64_t found) {
-    Published made;
+    std::vector<std::string_view> texts;
     size_t bytes = 0;
-    for (const nb::bytes& document : documents) bytes += made.texts.emplace_back(view(document)).size();
+    for (const nb::bytes& document : documents) bytes += texts.emplace_back(view(document)).size();
+    auto forms = std::make_unique<PublishedForms>();
+    std::vector<uint64_t> masks;
     DeliveryOptions options{.report = true, .ids = true, .bytes_max = bytes_max, .limits = limits, .texts = Texts::all};
     LentReader reader(text_limits, nullptr);
     BinaryEncoder encoder(dictionary);
     Index::Routing routing{targets, enough, found};
     const bool is_routed = enough && (found & enough) != enough;
-    auto next = [&](size_t i) {
-        made.masks.resize(i + 1, found);
-        made.form_ends.resize(i + 1, made.forms.size());
-        const Document& document = reader->look(made.texts[i]);
-        if (is_routed) {
-            made.masks[i] = ~0ull;               // everybody, if there is too much work to tell
-            table.route(1, [&](size_t) { return GivenDocument{{}, &document}; },
-                        [&](size_t, const GivenDocument&, uint64_t answer) { made.masks[i] = answer; }, routing);
-        }
-        encoder.encode(document, made.forms);
-        return GivenDocument{{}, &document};
-    };
     auto batch = std::make_unique<DeliveryBatch>(render([&] {
-        made.forms.reserve(bytes);
-        return index.render_part(made.texts.size(), next, options);
+        forms->bytes.reserve(bytes);
+        std::optional<Index::Router> router;
+        if (is_routed) router.emplace(table, routing);
+        auto next = [&](size_t i) {
+            masks.resize(i + 1, found);
+            forms->ends.resize(i + 1, forms->bytes.size());
+            const Document& document = reader->look(texts[i]);
+            if (router) {
+                masks[i] = ~0ull;                // everybody, if there is too much work to tell
+                try {
+                    const uint64_t answer = router->route({{}, &document});
+                    if ((answer & enough) != enough) masks[i] = answer;
+                } catch (const Failure&) {}
+            }
+            encoder.encode(document, forms->bytes);
+            return GivenDocument{{}, &document};
+        };
+        DeliveryBatch made = index.render_part(texts.size(), next, options);
+        if (router) router->keep();
+        return made;
     }));
     reader.keep();
-    made.form_ends.push_back(made.forms.size());
-    nb::list forms;
-    for (size_t i = 0; i + 1 < made.form_ends.size(); ++i)
-        forms.append(nb::bytes(made.forms.data() + made.form_ends[i], made.form_ends[i + 1] - made.form_ends[i]));
-    return nb::make_tuple(std::move(batch), forms, made.masks);
+    forms->ends.push_back(forms->bytes.size());
+    return nb::make_tuple(std::move(batch), std::move(forms), masks);
 }
 
 // The same with several threads: (documents done, pieces, (piece, begin, end) of each run of deliveries by document).
@@ -247,14 +247,16 @@ void bind_deliver(nb::module_& m, nb::module_& testing) {
     m.def("render_part", &render_part, nb::arg("index"), nb::arg("documents"), nb::arg("report"), nb::arg("bytes_max"), nb::arg("limits"),
           nb::arg("share"), nb::arg("texts") = Texts::none,
           "The deliveries of the first documents of a batch, as columns: see Index.render_part.");
-    m.def("render_forms", &render_forms, nb::arg("index"), nb::arg("forms"), nb::arg("is_text"), nb::arg("dictionary").none(),
-          nb::arg("form_limits"), nb::arg("bytes_max"), nb::arg("limits"), nb::arg("texts"),
-          "The same for forms of a link, which are read on the way and not kept.");
+    m.def("render_parcels", &render_parcels, nb::arg("index"), nb::arg("parcels"), nb::arg("first"), nb::arg("plain").none(), nb::arg("is_text"),
+          nb::arg("dictionary").none(), nb::arg("form_limits"), nb::arg("bytes_max"), nb::arg("limits"), nb::arg("texts"),
+          nb::sig("def render_parcels(index: Index, parcels: Parcels, first: int, plain: Sequence[bytes] | None, is_text: bool, "
+                  "dictionary: WireDictionary | None, form_limits: Limits, bytes_max: int, limits: RenderLimits, texts: Texts) -> DeliveryBatch"),
+          "The same for parcels, from one of them on. `plain` are their forms, where their bodies are compressed.");
     m.def("render_published", &render_published, nb::arg("index"), nb::arg("documents"), nb::arg("text_limits"), nb::arg("bytes_max"),
           nb::arg("limits"), nb::arg("dictionary").none(), nb::arg("table"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"),
           nb::sig("def render_published(index: Index, documents: Sequence[bytes], text_limits: Limits, bytes_max: int, limits: RenderLimits, "
                   "dictionary: WireDictionary | None, table: Index, targets: Targets, enough: int, found: int) -> "
-                  "tuple[DeliveryBatch, list[bytes], list[int]]"),
+                  "tuple[DeliveryBatch, Forms, list[int]]"),
           "Documents that are read once: their deliveries, their binary forms, and their targets by another index: see route.");
     m.def("render_many", &render_many, nb::arg("index"), nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("bytes_max"),
           nb::arg("first"), nb::arg("limits"),

@@ -1,5 +1,6 @@
 // Lanes for Python: a broker's deliveries that go well. The border is crossed once a batch of documents, a message, an acknowledgement.
 #include "bindings/bindings.hpp"
+#include "bindings/bindings_parcels.hpp"
 #include "index/index.hpp"
 #include "lanes/batch_rows.hpp"
 #include "lanes/lanes.hpp"
@@ -89,11 +90,22 @@ struct NamedLanes : Lanes {
 
 // What is known of the documents of a batch, by document.
 struct KnownOfBatch {
-    nb::list sources, ids;
+    std::vector<std::string_view> sources, ids;
     std::vector<int64_t> published_ms, origin_numbers;
     std::string_view origin;
     nb::dict early;                         // by place: a field in MessagePack, of few
+
+    bool covers(size_t documents) const {
+        return std::min({sources.size(), ids.size(), published_ms.size(), origin_numbers.size()}) >= documents;
+    }
 };
+
+std::vector<std::string_view> text_views(nb::list texts) {
+    std::vector<std::string_view> views;
+    views.reserve(texts.size());
+    for (nb::handle text : texts) views.push_back(text_view(text));
+    return views;
+}
 
 RenderedColumns rendered_columns(const DeliveryBatch& batch) {
     return {batch.ends, batch.payloads, batch.payload_ends, {batch.bytes.data(), batch.bytes.size()},
@@ -121,7 +133,7 @@ nb::tuple document_rows(const MatchColumns& columns, const RenderedColumns& rend
     for (size_t at = 0; at < made.numbers.size(); ++at) {
         if (!made.numbers[at]) continue;
         row.clear();
-        DocumentFields fields{text_view(given.sources[at]), text_view(given.ids[at]), {}};
+        DocumentFields fields{given.sources[at], given.ids[at], {}};
         nb::object early = given.early.size() ? nb::object(given.early.attr("get")(at)) : nb::none();
         if (!early.is_none()) fields.early = view(nb::borrow<nb::bytes>(early));
         write_row(columns, at, fields, made.own[at], rendered.text(at).size(), row);
@@ -134,14 +146,10 @@ nb::tuple document_rows(const MatchColumns& columns, const RenderedColumns& rend
 // Numbers documents and bodies, writes rows, and puts deliveries onto their lanes. Returns the numbers by document, 0 where it is
 // not stored; (numbers, rows); (all bodies in one, their ends); (document, subscription) of what is on no lane; and the lanes that
 // have something new.
-nb::tuple store_batch(NamedLanes& lanes, const DeliveryBatch& batch, std::optional<std::vector<bool>> accepted, nb::list sources, nb::list ids,
-                std::vector<int64_t> published_ms, std::string_view origin, std::vector<int64_t> origin_numbers, int64_t last_document,
-                int64_t last_body, nb::dict early) {
-    KnownOfBatch given{std::move(sources), std::move(ids), std::move(published_ms), std::move(origin_numbers), origin, std::move(early)};
+nb::tuple store_known(NamedLanes& lanes, const DeliveryBatch& batch, std::optional<std::vector<bool>> accepted, const KnownOfBatch& given,
+                      int64_t last_document, int64_t last_body) {
     check(batch.own_payloads.size() == batch.documents && batch.id_ends.size() == batch.slots.size() + 1, "columns are missing");
-    check(given.sources.size() >= batch.documents && given.ids.size() >= batch.documents && given.published_ms.size() >= batch.documents &&
-              given.origin_numbers.size() >= batch.documents && (!accepted || accepted->size() == batch.documents),
-          "columns of different lengths");
+    check(given.covers(batch.documents) && (!accepted || accepted->size() == batch.documents), "columns of different lengths");
     std::vector<bool> is_stored;
     if (accepted) {
         is_stored = std::move(*accepted);
@@ -161,6 +169,27 @@ nb::tuple store_batch(NamedLanes& lanes, const DeliveryBatch& batch, std::option
         others.append(nb::make_tuple(document, text_of(columns.id(delivery))));
     }
     return nb::make_tuple(made.numbers, document_rows(columns, rendered, made, given), join_bodies(made), others, enqueued.lanes);
+}
+
+nb::tuple store_batch(NamedLanes& lanes, const DeliveryBatch& batch, std::optional<std::vector<bool>> accepted, nb::list sources, nb::list ids,
+                      std::vector<int64_t> published_ms, std::string_view origin, std::vector<int64_t> origin_numbers, int64_t last_document,
+                      int64_t last_body, nb::dict early) {
+    KnownOfBatch given{text_views(sources), text_views(ids), std::move(published_ms), std::move(origin_numbers), origin, std::move(early)};
+    return store_known(lanes, batch, std::move(accepted), given, last_document, last_body);
+}
+
+// The same for parcels, from one of them on, which nothing was done to on the way.
+nb::tuple store_parcels(NamedLanes& lanes, const DeliveryBatch& batch, const HeldParcels& parcels, size_t first, std::string_view origin,
+                        int64_t last_document, int64_t last_body) {
+    KnownOfBatch given;
+    given.origin = origin;
+    for (size_t at = first; at < parcels.size() && at - first < batch.documents; ++at) {
+        given.sources.push_back(parcels[at].source);
+        given.ids.push_back(parcels[at].id);
+        given.published_ms.push_back(static_cast<int64_t>(parcels[at].published_ms));
+        given.origin_numbers.push_back(static_cast<int64_t>(parcels[at].number));
+    }
+    return store_known(lanes, batch, std::nullopt, given, last_document, last_body);
 }
 
 nb::object object_of(const Lanes::Message& message) {
@@ -209,6 +238,12 @@ void bind_lanes(nb::module_& m) {
                      "early: dict[int, bytes]) -> tuple[list[int], tuple[list[int], list[bytes]], tuple[bytes, list[int]], "
                      "list[tuple[int, str]], list[int]]"),
              "Documents that were rendered, with their texts: numbers, rows, bodies, what is on no lane, and lanes that have more.")
+        .def("store_parcels", &store_parcels, nb::arg("batch"), nb::arg("parcels"), nb::arg("first"), nb::arg("origin"), nb::arg("last_document"),
+             nb::arg("last_body"),
+             nb::sig("def store_parcels(self, batch: DeliveryBatch, parcels: Parcels, first: int, origin: str, last_document: int, "
+                     "last_body: int) -> tuple[list[int], tuple[list[int], list[bytes]], tuple[bytes, list[int]], "
+                     "list[tuple[int, str]], list[int]]"),
+             "The same for parcels, from one of them on: what is known of a document stands in it.")
         .def("take", &take, nb::arg("lane"), nb::arg("number"), nb::arg("items_max"), nb::arg("bytes_max"),
              nb::sig("def take(self, lane: int, number: int, items_max: int, bytes_max: int) -> tuple[bytes, list[int], int, int] | None"),
              "The next message: its items, the bodies of its payloads, how many items, and the least time to acknowledge.")

@@ -2,6 +2,7 @@
 // routed; of those, the documents that somebody here needs are kept.
 #include "bindings/bindings_buffers.hpp"
 #include "bindings/bindings_document.hpp"
+#include "bindings/bindings_parcels.hpp"
 #include "document/binary.hpp"
 #include "index/index.hpp"
 
@@ -92,6 +93,30 @@ nb::tuple route_forms(Index& index, const std::vector<nb::bytes>& forms, bool is
     return nb::make_tuple(nb::cast(answers), out, refusals(routing));
 }
 
+// The same for parcels, without Documents: what is for one of `kept` is looked at again soon. What is for all of `enough` is for everybody.
+nb::tuple route_parcels(Index& index, const HeldParcels& parcels, const std::optional<std::vector<nb::bytes>>& plain, bool is_text,
+                        const WireDictionary* dictionary, const Limits& limits, Targets& targets, uint64_t enough, uint64_t found,
+                        uint64_t kept) {
+    const HeldParcels::Reading reading{is_text, dictionary, limits, plain};
+    const std::vector<std::string_view> forms = parcels.forms(reading);
+    std::vector<uint64_t> answers(forms.size(), found);
+    Index::Routing routing{targets, enough, found};
+    LentReader reader(limits, nullptr);
+    {
+        Interruptible released;
+        index.route(
+            forms.size(), [&](size_t i) { return GivenDocument{{}, &look_at(*reader, forms[i], reading)}; },
+            [&](size_t i, const GivenDocument& given, uint64_t answer) {
+                // Once enough are found, nobody knows who else wants it.
+                answers[i] = (answer & enough) == enough ? ~0ull : answer;
+                if ((answers[i] & kept) && !plain) parcels.add_looked(i, *reader, *given.read, limits);
+            },
+            routing);
+    }
+    reader.keep();
+    return nb::make_tuple(nb::cast(answers), refusals(routing));
+}
+
 std::string_view view_of(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
 nb::bytes to_python(const std::string& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
@@ -166,6 +191,12 @@ void bind_routing(nb::module_& m) {
                   "limits: Limits, targets: Targets, enough: int, found: int, kept: int) -> "
                   "tuple[list[int], list[Document | None], list[tuple[int, Exception]]]"),
           "The same for forms of a link, with the documents that one of the targets `kept` needs.");
+    m.def("route_parcels", &route_parcels, nb::arg("index"), nb::arg("parcels"), nb::arg("plain").none(), nb::arg("is_text"),
+          nb::arg("dictionary").none(), nb::arg("limits"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"), nb::arg("kept"),
+          nb::sig("def route_parcels(index: Index, parcels: Parcels, plain: Sequence[bytes] | None, is_text: bool, "
+                  "dictionary: WireDictionary | None, limits: Limits, targets: Targets, enough: int, found: int, kept: int) -> "
+                  "tuple[list[int], list[tuple[int, Exception]]]"),
+          "The same for parcels. What one of the targets `kept` gets need not be read again by `render_parcels`.");
 }
 
 }  // namespace treecast

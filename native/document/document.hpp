@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace treecast {
@@ -30,6 +31,7 @@ struct Limits {
     uint32_t attribute_bytes_max = 1u << 20;
     uint32_t names_max = 500'000;           // distinct ones: as written, with their namespaces, and namespaces alone
     uint32_t work_per_item_max = 16;        // steps of deciding one subscription: see work_max() in evaluate.hpp
+    bool operator==(const Limits&) const = default;
 };
 
 // An array that grows without clearing memory and never shrinks: its owner reuses it from document to document.
@@ -37,8 +39,11 @@ template <class T>
 class Column {
 public:
     Column() = default;
-    Column(const Column&) = delete;
-    Column& operator=(const Column&) = delete;
+    Column(Column&& other) noexcept { swap(other); }
+    Column& operator=(Column&& other) noexcept {
+        swap(other);
+        return *this;
+    }
     ~Column() { release(); }
     T& operator[](size_t i) { return items_[i]; }
     const T& operator[](size_t i) const { return items_[i]; }
@@ -57,6 +62,9 @@ public:
         if (capacity_) ::operator delete(items_);
         items_ = nullptr;
         size_ = capacity_ = 0;
+    }
+    void swap(Column& other) noexcept {
+        std::swap(items_, other.items_), std::swap(size_, other.size_), std::swap(capacity_, other.capacity_);
     }
     void look_at(T* items, size_t size) {          // which somebody else owns
         release();

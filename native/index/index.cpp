@@ -163,26 +163,47 @@ std::shared_ptr<const View> Index::match(const GivenDocument& document, Output<i
     return view;
 }
 
+// Everything that the documents of a call have in common.
+struct Index::Router::Run {
+    Run(Index& index, Routing& routing)
+        : reading(index.store_.read()), view(index.store_.view()), lock(routing.targets.mutex()),
+          question{routing.targets.of(*view), routing.targets, routing.enough}, matcher(index) {
+        matcher->adopt(*view);
+    }
+    std::shared_lock<LastingSharedMutex> reading;
+    std::shared_ptr<const View> view;
+    std::unique_lock<LastingMutex> lock;
+    RouteQuestion question;
+    Lease matcher;
+};
+
+Index::Router::Router(Index& index, Routing& routing) : routing_(routing) {
+    index.store_.merge_if_due();
+    run_ = std::make_unique<Run>(index, routing);
+}
+
+Index::Router::~Router() = default;
+
+void Index::Router::keep() { run_->matcher.keep(); }
+
+uint64_t Index::Router::route(const GivenDocument& given) {
+    Interrupt::check(1000);
+    routing_.targets.begin_document();
+    return run_->matcher->route(*run_->view, given, run_->question, routing_.found);
+}
+
 void Index::route(size_t count, const std::function<GivenDocument(size_t)>& next,
                   const std::function<void(size_t, const GivenDocument&, uint64_t)>& answer, Routing& routing) {
-    store_.merge_if_due();
-    auto reading = store_.read();
-    std::shared_ptr<const View> view = store_.view();
-    std::lock_guard lock(routing.targets.mutex());
-    RouteQuestion question{routing.targets.of(*view), routing.targets, routing.enough};
-    Lease matcher(*this);
-    matcher->adopt(*view);
+    Router router(*this, routing);
     for (size_t i = 0; i < count; ++i) {
-        Interrupt::check(1000);
         try {
             GivenDocument given = next(i);
-            routing.targets.begin_document();
-            answer(i, given, matcher->route(*view, given, question, routing.found));
+            answer(i, given, router.route(given));
         } catch (const Failure& failure) {
             routing.rejected.emplace_back(i, failure);
         }
     }
-    matcher.keep();
+    router.keep();
 }
 
 namespace {

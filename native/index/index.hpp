@@ -125,6 +125,19 @@ public:
         uint64_t enough = 0, found = 0;
         std::vector<std::pair<size_t, Failure>> rejected{};
     };
+    // The same, one document after the other, as long as it lives. keep(): it went well, so that what was learnt stays.
+    class Router {
+    public:
+        Router(Index& index, Routing& routing);
+        ~Router();
+        uint64_t route(const GivenDocument& document);       // throws Failure; it may be called again
+        void keep();
+
+    private:
+        struct Run;
+        Routing& routing_;
+        std::unique_ptr<Run> run_;
+    };
     void route(size_t count, const std::function<GivenDocument(size_t)>& next,
                const std::function<void(size_t, const GivenDocument&, uint64_t)>& answer, Routing& routing);
     // Renders as many of the documents as fit, in one piece, in this thread.

@@ -35,6 +35,7 @@ from treecast.overlay.onyx.early_wants import EarlyWants
 from treecast.overlay.onyx.link_formats import Arrival, LinkFormats
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_messages import Announce, Forward, Parcel, Plan
+from treecast.overlay.onyx.parcels import Parcels
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.storage import Storage
@@ -215,13 +216,14 @@ def test_steps_that_were_done_are_not_done_again_and_others_stay_away() -> None:
     before.set("this broker", plan.own)
     data = b"<r><i>1</i><i>2</i></r>"
     (came,), _ = before.begin().apply("this broker", arrivals(data))
-    assert came.body == b"<r><i>2</i></r>" and is_restructured(came.early) and plan.understands([came.parcel])
+    assert came.body == b"<r><i>2</i></r>" and is_restructured(came.early)
+    assert plan.understands(Parcels.of([came.parcel]))
     work = plan.begin()
     assert work.apply("b1", [came]) == ([came], 0), "nothing is left to do"
     assert [work.apply(name, [came])[0][0].body for name in ("b2", "b3")] == [b"<r><j>2</j></r>", b"<r>2</r>"]
     assert plan.set("b1", Plan("drop /r/i[2]", empty=True)), "another list, while the document was on its way"
     assert plan.begin().apply("b1", [came]) == ([came], 0)
-    assert not EarlyPlan(USUAL).understands([came.parcel])
+    assert not EarlyPlan(USUAL).understands(Parcels.of([came.parcel]))
 
 
 def test_a_document_of_which_nothing_is_left_or_that_is_refused_goes_as_it_came() -> None:
@@ -277,7 +279,7 @@ class Network:
         before = len(self.network.sent)
         self.ask("b1", Publish("s", [Published(NEWS)]))
         messages = [message for _, _, message in self.network.sent[before:] if isinstance(message, Forward)]
-        return [len(parcel.body) for message in messages for parcel in message.documents]
+        return [len(parcel.body) for message in messages for parcel in Parcels.read(message.documents)]
 
     def payloads(self, name: str) -> list[bytes]:
         """Of the last document there."""

@@ -16,6 +16,7 @@ from treecast.overlay.broker import BrokerSettings
 from treecast.overlay.broker.tail import Published
 from treecast.overlay.messages import Document as PublishedDocument
 from treecast.overlay.messages import Publish, RegisterSource, Request, Subscribe
+from treecast.overlay.onyx import network_broker
 from treecast.overlay.onyx.control_messages import NewView
 from treecast.overlay.onyx.link import Link
 from treecast.overlay.onyx.link_formats import Arrival, LinkFormats
@@ -30,7 +31,8 @@ from treecast.overlay.onyx.network_messages import (
     LinkDictionary,
     Parcel,
 )
-from treecast.overlay.onyx.publication import Publication
+from treecast.overlay.onyx.parcels import Parcels
+from treecast.overlay.onyx.publication import prepare
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.packets import packet_of
@@ -81,7 +83,10 @@ class Chain(PeerNetwork):
         return [message for _, receiver, message in self.sent if receiver == to and isinstance(message, kind)]
 
     def formats(self, to: str) -> list[str]:
-        return [parcel.format for message in self.messages(Forward, to) for parcel in message.documents]
+        return [parcel.format for parcel in self.forwarded(to)]
+
+    def forwarded(self, to: str) -> list[Parcel]:
+        return [parcel for message in self.messages(Forward, to) for parcel in Parcels.read(message.documents)]
 
 
 def wishing(*names: str, **more: Any) -> NetworkSettings:
@@ -128,7 +133,7 @@ def test_deliveries_are_the_same_in_every_format(name: str) -> None:
 
 def test_the_header_of_a_packet_names_flow_root_and_format() -> None:
     parcel = Parcel(1, "s", "", 0, "binary", b"")
-    forward = packet_of(Forward("a", "store", 1, 1, 1, 0, 1, [parcel]), root="b")
+    forward = packet_of(Forward("a", "store", 1, 1, 1, 0, 1, Parcels.of([parcel]).packed), root="b")
     history = packet_of(History("a", "store", 1, 1, 1, 0, 1, 1, 0, [parcel]), root="b")
     for packet in (forward, history):
         assert (packet.flow, packet.root, packet.format) == ("message", "a", "binary")
@@ -138,7 +143,8 @@ def test_a_message_has_one_format() -> None:
     made: list[list[str]] = []
     link = Link(NetworkSettings(), lambda v, after, upto, parcels: made.append([p.format for p in parcels]))
     link.begin(version=1, since=0)
-    link.offer(0, 3, [Parcel(n, "s", "", 0, name, b"") for n, name in enumerate(["binary", "text", "text"], 1)], 0)
+    formats = ["binary", "text", "text"]
+    link.offer(0, 3, Parcels.of([Parcel(n, "s", "", 0, name, b"") for n, name in enumerate(formats, 1)]), 0)
     assert made == [["binary"], ["text", "text"]]
 
 
@@ -174,7 +180,7 @@ def test_a_document_is_read_once_and_leaves_as_it_came(monkeypatch: pytest.Monke
     assert encoded == [4], "by the root; the others pass on what came"
     assert chain.got("b") == chain.got("c") == bodies
     (first,), (second,) = chain.messages(Forward, "b"), chain.messages(Forward, "c")
-    assert all(one is other for one, other in zip(first.documents, second.documents, strict=True))
+    assert list(Parcels.read(first.documents)) == list(Parcels.read(second.documents))
 
 
 @pytest.mark.parametrize("format", ["text", "binary-zlib"])
@@ -188,15 +194,13 @@ def test_links_that_need_more_are_served_as_before(format: str, monkeypatch: pyt
 def test_what_was_prepared_for_other_links_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = Chain()
     chain.subscribe("b", "q")
-    begin = Publication.begin
 
-    def stale(*given: object) -> object:
-        made = begin(*given)  # type: ignore[arg-type]
+    def stale(*given: Any) -> object:
+        made = prepare(*given)
         assert made is not None
-        made[1].links = ["another"]
-        return made
+        return made[0], made[1]._replace(links=["another"])
 
-    monkeypatch.setattr(Publication, "begin", stale)
+    monkeypatch.setattr(network_broker, "prepare", stale)
     assert chain.publish(3) == chain.got("b")
     assert chain.formats("b") == ["binary"] * 3
 
@@ -224,7 +228,7 @@ def test_one_payload_for_many_subscribers() -> None:
     bodies = chain.publish(2)
     assert sorted(chain.got("c")) == sorted(bodies * 5)
     for receiver in "bc":
-        sent = [parcel.number for message in chain.messages(Forward, receiver) for parcel in message.documents]
+        sent = [parcel.number for parcel in chain.forwarded(receiver)]
         assert sent == [1, 2], "each document crosses a link once"
 
 
@@ -242,7 +246,7 @@ def test_a_root_learns_a_dictionary_which_all_links_use() -> None:
     (name, _) = chain.formats("c")[4:]
     assert name.startswith("dictionary:") and chain.formats("b")[4:] == [name, name]
     assert chain.got("c") == first + second
-    sizes = [len(p.body) for m in chain.messages(Forward, "c") for p in m.documents]
+    sizes = [len(parcel.body) for parcel in chain.forwarded("c")]
     assert max(sizes[4:]) < min(sizes[:4])
     known = chain.peers["c"].trees["a"].formats.dictionary
     assert known is not None and known.fingerprint == int(name.partition(":")[2], 16)
@@ -299,11 +303,11 @@ def test_what_cannot_be_read_is_asked_for_as_text(parcel: tuple[str, bytes]) -> 
     chain.cut = {("a", "b")}
     bodies = chain.publish(1)
     (sent,) = chain.messages(Forward, "b")
-    (good,) = sent.documents
+    (good,) = Parcels.read(sent.documents)
     wrong = Parcel(good.number, good.source, good.id, good.published_ms, *parcel)
     chain.cut = set()
     fields = (sent.root, sent.store, sent.epoch, sent.life, sent.version, sent.after, sent.upto)
-    chain.tell("a", "b", Forward(*fields, [wrong]))
+    chain.tell("a", "b", Forward(*fields, Parcels.of([wrong]).packed))
     assert chain.peers["b"].misread == 1
     asked = chain.messages(CatchUp, "a")[-1]
     assert asked.formats == [] and chain.got("b") == bodies
@@ -324,7 +328,7 @@ def test_links_are_served_before_the_own_subscribers(first: bool) -> None:
     effects = broker.receive("a", message, chain.now_ms)
     stores = [effect for effect in effects if isinstance(effect, Store)]
     (passed, *rest) = [effect for effect in effects if isinstance(effect, Send)]
-    assert passed.to == "c" and passed.is_urgent and len(passed.message.documents) == 2
+    assert passed.to == "c" and passed.is_urgent and len(Parcels.read(passed.message.documents)) == 2
     assert bool(stores) is not first, "what its own subscribers get is matched and stored in a turn of its own"
     assert [effect.to for effect in rest][:1] == ["b"]
     chain.do("b", effects)

@@ -27,6 +27,7 @@ from treecast.overlay.onyx.network_messages import (
     Parcel,
     Resync,
 )
+from treecast.overlay.onyx.parcels import Parcels
 from treecast.overlay.onyx.positions import POSITIONS, Positions
 from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.routing import Delta
@@ -47,7 +48,7 @@ def arrival(number: int, body: bytes = b"<x/>") -> Arrival:
     return Arrival(parcel(number, body), read(body))
 
 
-def summary(version: int, after: int, upto: int, parcels: list[Parcel]) -> tuple[int, int, list[int]]:
+def summary(version: int, after: int, upto: int, parcels: Parcels) -> tuple[int, int, list[int]]:
     return after, upto, [one.number for one in parcels]
 
 
@@ -62,11 +63,11 @@ def link(**settings: Any) -> Link:
 
 def test_a_link_claims_what_concerns_nobody_with_the_next_message() -> None:
     one = link()
-    one.offer(0, 3, [], 0)
+    one.offer(0, 3, Parcels.of([]), 0)
     assert one.take_ready() == []
-    one.offer(3, 4, [parcel(4)], 0)
+    one.offer(3, 4, Parcels.of([parcel(4)]), 0)
     assert one.take_ready() == [(0, 4, [4])]
-    one.offer(4, 6, [], 10)
+    one.offer(4, 6, Parcels.of([]), 10)
     one.tick(500)
     assert one.take_ready() == []
     one.tick(1_000)
@@ -75,37 +76,37 @@ def test_a_link_claims_what_concerns_nobody_with_the_next_message() -> None:
 
 def test_a_gap_stays_a_gap_and_what_was_claimed_is_not_sent_again() -> None:
     one = link()
-    one.offer(0, 2, [parcel(1), parcel(2)], 0)
-    one.offer(5, 7, [parcel(6)], 0)
-    one.offer(4, 8, [parcel(5), parcel(6), parcel(8)], 0)
+    one.offer(0, 2, Parcels.of([parcel(1), parcel(2)]), 0)
+    one.offer(5, 7, Parcels.of([parcel(6)]), 0)
+    one.offer(4, 8, Parcels.of([parcel(5), parcel(6), parcel(8)]), 0)
     assert one.take_ready() == [(0, 2, [1, 2]), (5, 7, [6]), (7, 8, [8])]
 
 
 def test_messages_have_limits() -> None:
     one = link(forward_documents_max=2)
-    one.offer(0, 6, [parcel(number) for number in (1, 2, 3, 5)], 0)
+    one.offer(0, 6, Parcels.of([parcel(number) for number in (1, 2, 3, 5)]), 0)
     assert one.take_ready() == [(0, 2, [1, 2]), (2, 6, [3, 5])]
     one = link(forward_bytes_max=1)
-    one.offer(0, 2, [parcel(1), parcel(2)], 0)
+    one.offer(0, 2, Parcels.of([parcel(1), parcel(2)]), 0)
     assert one.take_ready() == [(0, 1, [1]), (1, 2, [2])]
 
 
 def test_a_window_holds_back_and_a_full_buffer_cuts_the_link() -> None:
     one = link(link_window_bytes=1, link_buffer_bytes_max=100)
     for number in (1, 2):
-        one.offer(number - 1, number, [parcel(number)], 0)
+        one.offer(number - 1, number, Parcels.of([parcel(number)]), 0)
     assert one.take_ready() == [(0, 1, [1])] and one.buffered_bytes() == 136
-    one.offer(2, 3, [parcel(3)], 0)
+    one.offer(2, 3, Parcels.of([parcel(3)]), 0)
     assert one.cuts == 1 and one.buffered_bytes() == 68, "2 and 3 are given up"
     one.taken(1, 0)
-    one.offer(3, 4, [parcel(4)], 0)
+    one.offer(3, 4, Parcels.of([parcel(4)]), 0)
     assert one.take_ready() == [(3, 4, [4])], "the child sees the gap"
 
 
 def test_what_is_never_taken_counts_as_lost() -> None:
     one = link(link_window_bytes=1, link_stall_ms=100)
-    one.offer(0, 1, [parcel(1)], 0)
-    one.offer(1, 2, [parcel(2)], 0)
+    one.offer(0, 1, Parcels.of([parcel(1)]), 0)
+    one.offer(1, 2, Parcels.of([parcel(2)]), 0)
     one.tick(50)
     assert one.take_ready() == [(0, 1, [1])]
     one.tick(100)
@@ -114,7 +115,7 @@ def test_what_is_never_taken_counts_as_lost() -> None:
 
 def test_nothing_is_claimed_before_the_child_is_covered() -> None:
     one = Link(NetworkSettings(), summary)
-    one.offer(0, 1, [parcel(1)], 0)
+    one.offer(0, 1, Parcels.of([parcel(1)]), 0)
     one.tick(10_000)
     assert one.take_ready() == []
 
@@ -172,7 +173,7 @@ def test_positions_only_advance() -> None:
 
 
 def forward(after: int, upto: int, *parcels: Parcel, version: int = 1, life: int = 7) -> Forward:
-    return Forward("r", "store", 1, life, version, after, upto, list(parcels))
+    return Forward("r", "store", 1, life, version, after, upto, Parcels.of(parcels).packed)
 
 
 def test_a_root_covers_at_once() -> None:
@@ -184,7 +185,7 @@ def test_a_root_covers_at_once() -> None:
     assert (answer.version, answer.since, answer.announcer) == (1, 4, 5)
     root.pass_on(4, 6, [arrival(5), arrival(6, b"<y/>")])
     (message,) = place.take(Forward)
-    assert [one.number for one in message.documents] == [5] and (message.after, message.upto) == (4, 6)
+    assert [one.number for one in Parcels.read(message.documents)] == [5] and (message.after, message.upto) == (4, 6)
 
 
 def test_a_child_is_covered_when_its_parent_is() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
+import msgspec
 import pytest
 
+from treecast import _native
 from treecast.document import Document, read_many
 from treecast.index import Index
 from treecast.model import Subscription
+from treecast.overlay.onyx.parcels import Parcels
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.wire import Codec, Dictionary
 
@@ -28,6 +32,12 @@ def news(number: int) -> bytes:
     return f"<news>{''.join(DRAWN.choices(items, k=DRAWN.randrange(12)))}</news>".encode()
 
 
+def packed(forms: _native.Forms, places: Sequence[int]) -> Parcels:
+    """Forms by place, with their places and one more as their numbers."""
+    numbers = [place + 1 for place in places]
+    return Parcels.read(msgspec.Raw(forms.pack(places, numbers, "s", [""] * len(numbers), 7, "binary")))
+
+
 @pytest.mark.parametrize("learns", [False, True])
 def test_forms_targets_and_deliveries_are_those_of_one_by_one(learns: bool) -> None:
     texts = [news(number) for number in range(60)]
@@ -43,9 +53,13 @@ def test_forms_targets_and_deliveries_are_those_of_one_by_one(learns: bool) -> N
     index.add_many([("q", '//item[@n="2"]'), ("r", "//c")])
     made = table.publish(index, codec, texts, ["x", "y", "z"])
     assert made is not None
-    batch, forms, targets = made
-    assert forms == codec.encode_many(documents)
-    assert targets == table.route(documents, ["x", "y", "z"])
+    batch, forms, routes = made
+    parcels = packed(forms, range(len(texts)))
+    assert [parcel.body for parcel in parcels] == codec.encode_many(documents)
+    targets = table.route(documents, ["x", "y", "z"])
+    for target in ("x", "y", "z"):
+        expected = [place for place, names in enumerate(targets, 1) if target in names]
+        assert [parcel.number for parcel in routes.choose(parcels, target)] == expected
     assert {"x" in one for one in targets} == {True, False}
     assert batch.documents == len(texts)
     assert batch.deliveries == sum(len(index.match(document)) for document in documents) > 0
@@ -56,8 +70,9 @@ def test_one_that_is_rejected_has_no_form_and_the_others_have_theirs() -> None:
     table.replace("x", PathRouting(seed=1).map(Subscription("", "//a")))
     made = table.publish(Index(), Codec("binary"), [b"<a/>", b"<a>", b"<b/>"], ["x"])
     assert made is not None
-    batch, forms, targets = made
+    batch, forms, routes = made
     assert [place for place, _ in batch.rejected] == [1]
-    assert forms[1] == b""
-    assert [Codec("binary").decode(form).data for form in forms[::2]] == [b"<a/>", b"<b/>"]
-    assert ["x" in targets[0], "x" in targets[2]] == [True, False]
+    parcels = packed(forms, [0, 2])
+    assert [Codec("binary").decode(parcel.body).data for parcel in parcels] == [b"<a/>", b"<b/>"]
+    assert [parcel.number for parcel in routes.at([0, 2]).choose(parcels, "x")] == [1]
+    assert [parcel.body for parcel in packed(forms, [1])] == [b""]

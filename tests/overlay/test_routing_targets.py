@@ -10,6 +10,7 @@ import pytest
 from treecast import _native
 from treecast.document import read, read_many
 from treecast.index import Index
+from treecast.index.routing import Question
 from treecast.model import Subscription
 from treecast.overlay.onyx.routing import RoutingTable, map_subscription
 from treecast.workload import DocumentSettings, QuerySettings, Schema, generate_documents, generate_queries
@@ -86,12 +87,12 @@ def test_routing_is_over_when_every_link_is_chosen() -> None:
 
     def work(enough: int) -> tuple[list[int], int]:
         before = _native.testing.looked_at(index._native)
-        masks, unread = index.route([document], targets, enough, 0)
+        masks, unread = index.route([document], Question(targets, enough, 0))
         assert not unread
         return masks, _native.testing.looked_at(index._native) - before
 
-    index.route([document], targets, 0, 0)
+    index.route([document], Question(targets, 0, 0))
     (all_found, whole), (some, short) = work(0), work(1)
     assert all_found == [3] and some == [1] and short == 0 < whole
     targets.set(0, 0)
-    assert work(1)[0][0] & 1 and index.route([document], targets, 4, 4) == ([4], []), "known before it begins"
+    assert work(1)[0][0] & 1 and index.route([document], Question(targets, 4, 4)) == ([4], []), "known before it begins"

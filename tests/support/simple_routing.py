@@ -87,8 +87,11 @@ class SimpleTable:
     def learn(self, documents: Sequence[AnyDocument]) -> None:
         """Nothing is generalised here."""
 
-    def learn_forms(self, *arguments: object) -> None:
+    def learn_parcels(self, *arguments: object) -> None:
         """Likewise."""
+
+    def route_parcels(self, *arguments: object) -> None:
+        """Documents are to be read before."""
 
     def route_forms(self, *arguments: object) -> None:
         """Documents are to be read before."""

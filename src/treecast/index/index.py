@@ -29,12 +29,13 @@ from treecast import _native, engines
 from treecast.arguments import check_ids, check_instance, check_integer, check_namespaces, check_text
 from treecast.document import AnyDocument, Document, EntityTexts, Limits, native_document, native_entities
 from treecast.errors import QueryError
-from treecast.index import matching, rendering
+from treecast.index import matching, rendering, routing
 from treecast.index.document_batches import check_threads, is_report
 from treecast.index.document_forms import natives
 from treecast.index.explain import Explanation, explain
 from treecast.index.matching import BATCH_MATCHES_MAX, Part
 from treecast.index.rendering import BATCH_PAYLOAD_BYTES_MAX, FormCodec, RenderedPart
+from treecast.index.routing import Question, Unread
 from treecast.index.saving import SavedSettings, file_name, from_saved_bytes, read_settings, to_saved_bytes
 from treecast.index.subscription_forms import (
     FIELDS,
@@ -355,33 +356,19 @@ class Index:
         """
         return matching.match_part(self._native, documents, report=report, matches_max=matches_max, timed=timed)
 
-    def route(
-        self, documents: Sequence[AnyDocument], targets: _native.Targets, enough: int, found: int
-    ) -> tuple[list[int], list[tuple[int, Exception]]]:
-        """For routing: the targets of each document, as bits, and those that cannot be read, by place.
-
-        `targets` says for which targets each subscription is, whose id is a number. `found` are those that want every
-        document. Once all of `enough` are found, nothing more is looked for; 0: everything is.
-        """
-        return _native.route(self._native, natives(documents), targets, enough, found)
+    def route(self, documents: Sequence[AnyDocument], question: Question) -> tuple[list[int], Unread]:
+        """For routing: the targets of each document, as bits, and those that cannot be read, by place."""
+        return _native.route(self._native, natives(documents), question.targets, question.enough, question.found)
 
     def route_forms(
-        self,
-        codec: FormCodec,
-        bodies: Sequence[bytes],
-        targets: _native.Targets,
-        enough: int,
-        found: int,
-        kept: int,
-    ) -> tuple[list[int], list[Document | None], list[tuple[int, Exception]]]:
-        """As `route`, for bodies that came on a link: each is read to be routed, and what is for one of the targets
-        `kept`, or may be, is answered as a Document. Raises DocumentError for broken compression."""
-        forms, dictionary = codec.plain(bodies)
-        limits = self._limits.native()
-        masks, documents, refused = _native.route_forms(
-            *(self._native, forms, codec.is_text, dictionary, limits, targets, enough, found, kept)
-        )
-        return masks, [None if one is None else Document(one) for one in documents], refused
+        self, codec: FormCodec, bodies: Sequence[bytes], question: Question
+    ) -> tuple[list[int], list[Document | None], Unread]:
+        """The same for documents as they came on a link: see `routing.route_forms`."""
+        return routing.route_forms(self._native, self._limits.native(), codec, bodies, question)
+
+    def route_parcels(self, codec: FormCodec, parcels: _native.Parcels, question: Question) -> tuple[list[int], Unread]:
+        """The same for a message between brokers: see `routing.route_parcels`."""
+        return routing.route_parcels(self._native, self._limits.native(), codec, parcels, question)
 
     @property
     def limits(self) -> Limits:
@@ -488,9 +475,10 @@ class Index:
         limits = self._limits.native(), self._render_limits()
         return rendering.render_published(self._native, texts, *limits, table._native, links)
 
-    def render_forms(self, codec: FormCodec, bodies: Sequence[bytes]) -> _native.DeliveryBatch:
-        """The same for documents as they came on a link: see `rendering.render_forms`."""
-        return rendering.render_forms(self._native, codec, bodies, self._limits.native(), self._render_limits())
+    def render_parcels(self, codec: FormCodec, parcels: _native.Parcels, first: int) -> _native.DeliveryBatch:
+        """The same for documents as they came on a link: see `rendering.render_parcels`."""
+        limits = self._limits.native(), self._render_limits()
+        return rendering.render_parcels(self._native, codec, parcels, first, *limits)
 
     def _render_limits(self) -> _native.RenderLimits:
         return rendering.native_limits(self._delivery_limits)

@@ -36,6 +36,9 @@ class FormCodec(Protocol):
     @property
     def is_text(self) -> bool: ...
     def plain(self, bodies: Sequence[bytes]) -> tuple[Sequence[bytes], _native.WireDictionary | None]: ...
+    def plain_parcels(
+        self, parcels: _native.Parcels
+    ) -> tuple[Sequence[bytes] | None, _native.WireDictionary | None]: ...
     def decode_many(self, bodies: Sequence[bytes]) -> Sequence[Document | DocumentError]: ...
 
 
@@ -126,19 +129,22 @@ def render_columns(
     return _native.render_part(index, natives(documents), report, bytes_max, limits, share, texts)
 
 
-def render_forms(
+def render_parcels(
     index: _native.Index,
     codec: FormCodec,
-    bodies: Sequence[bytes],
+    parcels: _native.Parcels,
+    first: int,
     form_limits: _native.Limits,
     limits: _native.RenderLimits,
 ) -> _native.DeliveryBatch:
-    """The same for documents as they came on a link, with the texts of those that somebody gets. Each is read, and not
-    kept; one that cannot be read is rejected. Raises DocumentError for broken compression."""
-    forms, dictionary = codec.plain(bodies)
+    """The same for the documents of a message between brokers, from one of them on, with the texts of those that
+    somebody gets. Each is read, and not kept; one that cannot be read is rejected. Raises DocumentError for broken
+    compression."""
+    plain, dictionary = codec.plain_parcels(parcels)
     matched = _native.Texts.matched
-    return _native.render_forms(
-        index, forms, codec.is_text, dictionary, form_limits, BATCH_PAYLOAD_BYTES_MAX, limits, matched
+    return _native.render_parcels(
+        *(index, parcels, first, plain, codec.is_text, dictionary),
+        *(form_limits, BATCH_PAYLOAD_BYTES_MAX, limits, matched),
     )
 
 
@@ -151,8 +157,9 @@ class Links(NamedTuple):
     found: int
 
 
-Publication = tuple[_native.DeliveryBatch, list[bytes], list[int]]
-"""Deliveries; and by document its form and its targets, which mean nothing where one is rejected."""
+Publication = tuple[_native.DeliveryBatch, _native.Forms, list[int]]
+"""Deliveries; and by document its form and its targets, which mean nothing where one is rejected. What is for all of
+`Links.enough` is for everybody."""
 
 
 def render_published(

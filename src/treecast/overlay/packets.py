@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from treecast import _native
 from treecast.overlay.chord.chord_messages import RingMessage
 from treecast.overlay.chord.nfa_messages import NfaMessage
 from treecast.overlay.messages import (
@@ -42,7 +43,7 @@ from treecast.overlay.messages import (
 from treecast.overlay.messages import Message as ClientMessage
 from treecast.overlay.onyx.control_messages import CATALOG_MESSAGES, ControlMessage
 from treecast.overlay.onyx.move_messages import MoveMessage
-from treecast.overlay.onyx.network_messages import DOCUMENT_MESSAGES, QUERY_MESSAGES, NetworkMessage
+from treecast.overlay.onyx.network_messages import QUERY_MESSAGES, Forward, History, NetworkMessage
 from treecast.overlay.replica.messages import ReplicaMessage
 from treecast.overlay.selective.selective_messages import SelectiveMessage
 
@@ -96,9 +97,12 @@ def packet_of(message: Any, root: str = "", format: str = "text") -> Packet:
         flow = "message"
     elif isinstance(message, CATALOG_MESSAGES):
         flow = "catalog"
-    elif isinstance(message, DOCUMENT_MESSAGES):
+    elif isinstance(message, Forward):
         flow, root = "message", message.root
-        format = message.documents[0].format if message.documents else format  # one for all of them
+        format = _native.parcel_format(message.documents) or format  # one for all of them
+    elif isinstance(message, History):
+        flow, root = "message", message.root
+        format = message.documents[0].format if message.documents else format  # likewise
     elif isinstance(message, QUERY_MESSAGES):
         flow, root = "query", message.root
     return Packet(flow, root, format, message)

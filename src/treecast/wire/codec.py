@@ -99,6 +99,11 @@ class Codec:
         forms = [self._decompress(body) for body in bodies] if self.format.compression else bodies
         return forms, newest.native if newest else None
 
+    def plain_parcels(self, parcels: _native.Parcels) -> tuple[Sequence[bytes] | None, _native.WireDictionary | None]:
+        """The same for a message between brokers; None in place of the bodies, if these are not compressed."""
+        forms, dictionary = self.plain(parcels.bodies() if self.format.compression else ())
+        return forms if self.format.compression else None, dictionary
+
     def decode_many(self, bodies: Sequence[bytes]) -> list[Document | DocumentError]:
         """A Document for each body, or the DocumentError that refuses it. Raises PeerError as `decode` does."""
         forms: list[bytes] = list(bodies)

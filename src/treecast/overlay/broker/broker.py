@@ -21,7 +21,7 @@ from treecast.overlay.broker.backlog import Backlog
 from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.dispatch import Dispatch
 from treecast.overlay.broker.inspection import inspect
-from treecast.overlay.broker.intake import Incoming, InForm, Intake, Prepare, Resolve, unresolved
+from treecast.overlay.broker.intake import Incoming, Intake, NativeParcels, Prepare, Resolve, unresolved
 from treecast.overlay.broker.moving import Undelivered, forget_letters, take_in, undelivered
 from treecast.overlay.broker.records import Records
 from treecast.overlay.broker.refused import RequestError, refusal
@@ -341,10 +341,10 @@ class Broker:
         `resolve` says what was done to those that have a mark, `index` what is left to do with them."""
         self._intake.take(origin, documents, turn, resolve, index)
 
-    def take_forms(self, origin: str, codec: FormCodec, parcels: Sequence[InForm], turn: Turn) -> None:
+    def take_parcels(self, origin: str, codec: FormCodec, parcels: NativeParcels, turn: Turn) -> None:
         """The same for documents in the form of a link, unchanged. Raises PeerError, and nothing was stored, if one of
         them cannot be read."""
-        if not self._intake.take_forms(origin, codec, parcels, turn):
+        if not self._intake.take_parcels(origin, codec, parcels, turn):
             raise PeerError("a document cannot be read in the form in which it came", code="TC404")
 
     @property

@@ -21,14 +21,15 @@ from treecast.index import Index
 from treecast.index.rendering import FormCodec
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.backlog import Backlog
-from treecast.overlay.broker.lanes import DocumentColumns
+from treecast.overlay.broker.lanes import DocumentColumns, Stored
 from treecast.overlay.broker.recent_ids import RecentIds
 from treecast.overlay.broker.refused import NAME_BYTES_MAX, RequestError, refusal
 from treecast.overlay.broker.rows import DOCUMENTS, RECENT, EarlyRow, RecentRow, decode_many, encode
 from treecast.overlay.broker.schemas import Schemas
+from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.tail import Published, Refused
-from treecast.overlay.broker.turn import Prepared, Turn
+from treecast.overlay.broker.turn import PublishedBatch, Turn
 from treecast.overlay.messages import Publish, Refusal
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import AppendMany, DeleteBefore, PutMany
@@ -51,6 +52,15 @@ class InForm(Protocol):
     def published_ms(self) -> int: ...
     @property
     def body(self) -> bytes: ...
+
+
+class NativeParcels(Protocol):
+    """Documents of a message, as native columns too."""
+
+    @property
+    def native(self) -> _native.Parcels: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, places: slice, /) -> Sequence[InForm]: ...
 
 
 class Incoming(InForm, Protocol):
@@ -204,7 +214,7 @@ class Intake:
         """Match and store as many of these documents as fit into one part; returns how many that were."""
         some = [command.documents[place] for place in places]
         bodies = [one.body for one in some]
-        batch, contents = self._render(bodies)
+        batch, documents, prepared = self._render(bodies)
         count = batch.documents
         accepted = self._judge(batch, validator, bodies, places, refusals)
         columns = DocumentColumns(
@@ -214,26 +224,28 @@ class Intake:
         source, ids = command.source, columns.ids
         for place, number in zip(places, stored, strict=False):
             numbers[place] = number
-        turn.published += [
-            (number, source, id, body, content)
-            for number, id, body, content in zip(stored, ids, bodies, contents, strict=False)
-            if number
-        ]
+        kept = [at for at, number in enumerate(stored) if number]
+        if kept:
+            batch_of = PublishedBatch(
+                *(source, [stored[at] for at in kept], [ids[at] for at in kept], [bodies[at] for at in kept]),
+                *([documents[at] for at in kept], prepared, kept),
+            )
+            turn.published.append(batch_of)
         if any(ids):
             self._remember(source, ids, stored, turn)
         return count
 
-    def _render(self, bodies: list[bytes]) -> tuple[_native.DeliveryBatch, list[AnyDocument | Prepared]]:
-        """The deliveries of as many as fit, and what is needed of them later in the turn."""
+    def _render(self, bodies: list[bytes]) -> tuple[_native.DeliveryBatch, list[AnyDocument | None], object]:
+        """The deliveries of as many as fit, and what is needed of them later in the turn: documents, or what was
+        prepared."""
         made = self.prepare(self._index, bodies) if self.prepare is not None else None
         if made is not None:
-            batch, publication = made
-            return batch, [Prepared(publication, place) for place in range(batch.documents)]
+            return made[0], [None] * len(bodies), made[1]
         documents: list[AnyDocument] = list(bodies)
         if self.keeps_documents:
             read = read_many(bodies, limits=self._index.limits)
             documents = [one if isinstance(one, ReadDocument) else body for one, body in zip(read, bodies, strict=True)]
-        return self._index.render_columns(documents, report=True, texts=_native.Texts.all), list(documents)
+        return self._index.render_columns(documents, report=True, texts=_native.Texts.all), list(documents), None
 
     def _judge(
         self,
@@ -281,27 +293,31 @@ class Intake:
             self._store(batch, None, columns, turn, texts)
             start += batch.documents
 
-    def take_forms(self, origin: str, codec: FormCodec, parcels: Sequence[InForm], turn: Turn) -> bool:
+    def take_parcels(self, origin: str, codec: FormCodec, parcels: NativeParcels, turn: Turn) -> bool:
         """The same for documents in the form of a link, which nothing was done to on the way. False: one of them cannot
         be read, and nothing was stored."""
         # PERF: bench/network_cpu.py. A document is read, matched and rendered in one go, and nothing is kept of it.
         batches: list[tuple[int, _native.DeliveryBatch]] = []
-        bodies = [parcel.body for parcel in parcels]
         start = 0
-        while start < len(bodies):
-            batch = self._index.render_forms(codec, bodies[start:] if start else bodies)
+        while start < len(parcels):
+            batch = self._index.render_parcels(codec, parcels.native, start)
             if batch.rejected and not codec.is_text:
                 return False
             batches.append((start, batch))
             start += batch.documents
         for begin, batch in batches:
             self.refused += len(batch.rejected)
-            self._store(batch, None, _columns_of(origin, parcels[begin:]), turn)
+            backlog = self._backlog
+            numbers = backlog.last_document, self.last_body
+            stored, sessions = backlog.lanes.store_parcels(batch, parcels.native, begin, origin, *numbers)
+            self._store_rows(stored, sessions, turn)
+            if batch.refused:
+                self._announce(batch, stored.numbers, _columns_of(origin, parcels[begin:]), (), turn)
         return True
 
     @property
     def reads_forms(self) -> bool:
-        """Whether `take_forms` may be called: whoever is told of each delivery has to have it."""
+        """Whether `take_parcels` may be called: whoever is told of each delivery has to have it."""
         return not self._settings.announces
 
     def _objection(self, validator: Validator | None, body: bytes, count: int) -> TreecastError | None:
@@ -330,20 +346,25 @@ class Intake:
         needed only where deliveries are announced."""
         backlog = self._backlog
         stored, sessions = backlog.lanes.store(batch, accepted, columns, backlog.last_document, self.last_body)
+        self._store_rows(stored, sessions, turn)
+        if stored.rows[0] and (self._settings.announces or batch.refused):
+            self._announce(batch, stored.numbers, columns, texts, turn)
+        return stored.numbers
+
+    def _store_rows(self, stored: Stored, sessions: Sequence[Session], turn: Turn) -> None:
+        """What lanes have made of a batch."""
+        backlog = self._backlog
         keys, rows = stored.rows
         if not keys:
-            return stored.numbers
+            return
         data, ends = stored.bodies
         turn.changes += (AppendMany(self.last_body + 1, data, ends), PutMany(DOCUMENTS, keys, rows))
         backlog.last_document = keys[-1]
         self.last_body += len(ends)
-        if self._settings.announces or batch.refused:
-            self._announce(batch, stored.numbers, columns, texts, turn)
         for session in sessions:
             backlog.on_lanes[session.name] = session
         for at, group in groupby(stored.others, itemgetter(0)):
             backlog.enqueue(stored.numbers[at], [id for _, id in group], turn)
-        return stored.numbers
 
     def _announce(
         self,

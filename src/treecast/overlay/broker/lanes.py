@@ -128,6 +128,21 @@ class Lanes:
         )
         return Stored(numbers, rows, bodies, others), [self._sessions[lane] for lane in lanes]
 
+    def store_parcels(
+        self,
+        batch: _native.DeliveryBatch,
+        parcels: _native.Parcels,
+        first: int,
+        origin: str,
+        last_document: int,
+        last_body: int,
+    ) -> tuple[Stored, list[Session]]:
+        """The same for documents of a message between brokers, from one of them on: those that somebody gets."""
+        numbers, rows, bodies, others, lanes = self._native.store_parcels(
+            *(batch, parcels, first, origin, last_document, last_body)
+        )
+        return Stored(numbers, rows, bodies, others), [self._sessions[lane] for lane in lanes]
+
     def take(self, session: Session, number: int) -> tuple[bytes, list[int], int, int] | None:
         """The next message of a session: its items, the bodies of its payloads, how many deliveries, and the shortest
         time within which one has to be acknowledged."""

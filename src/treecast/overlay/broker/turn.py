@@ -5,6 +5,7 @@ It also says what happened, to whoever extends the broker and finishes the turn:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from treecast.document import AnyDocument
@@ -13,14 +14,23 @@ from treecast.overlay.peer import Effect, Send
 from treecast.overlay.storage import Change, Delete, Put
 
 
-class Prepared(NamedTuple):
-    """A document of which somebody who extends the broker has all that he needs: see `Intake.prepare`."""
+class PublishedBatch(NamedTuple):
+    """Documents of one source that were accepted together, each of them by its number here."""
 
-    publication: Any
-    place: int
+    source: str
+    numbers: list[int]
+    ids: list[str]
+    """The publisher's own."""
+    bodies: list[bytes]
+    documents: list[AnyDocument | None]
+    """What was read, or the body if it could not be; None: nobody has read it, but `prepared` has what is needed;"""
+    prepared: Any = None
+    """for whoever extends the broker: see `Intake.prepare`."""
+    places: Sequence[int] = ()
+    """Of each in what was prepared."""
 
-
-PublishedDocument = tuple[int, str, str, bytes, AnyDocument | Prepared]
+    def rows(self) -> Iterator[tuple[int, str, bytes, AnyDocument | None]]:
+        return zip(self.numbers, self.ids, self.bodies, self.documents, strict=True)
 
 
 class Turn:
@@ -48,9 +58,8 @@ class Turn:
         """For whoever runs the broker, once the changes are durable."""
         self.urgent: list[Effect] = []
         """What depends on nothing that is stored, and waits for no disk."""
-        self.published: list[PublishedDocument] = []
-        """What was accepted from publishers: number, source, id, body; and the document, where somebody needs it, or
-        what was prepared of it."""
+        self.published: list[PublishedBatch] = []
+        """What was accepted from publishers."""
         self.changed_subscriptions: list[tuple[SubscriptionRow | None, SubscriptionRow | None]] = []
         """As they were, and as they are; None: not at all."""
 

@@ -103,12 +103,12 @@ class RingDocuments:
 
     def take_published(self, turn: Turn) -> None:
         """Remember what this turn has accepted. It is filtered once that is durable."""
-        for number, *_ in turn.published:
+        for number in (number for batch in turn.published for number in batch.numbers):
             self._underway[number] = _Underway(turn.now_ms, self._settings.again_ms)
             self._undurable_numbers.append(number)
             turn.changes.append(Put(UNDERWAY, number, turn.now_ms.to_bytes(TIME_BYTES, "big")))
         if turn.published:
-            turn.send(self._broker.name, BeginFiltering(turn.published[-1][0]))
+            turn.send(self._broker.name, BeginFiltering(turn.published[-1].numbers[-1]))
 
     def hold_answers(self, turn: Turn) -> None:
         """Publishers are answered when their documents were filtered."""

@@ -24,6 +24,7 @@ version is one of the routing query and of the plan. What a root sends to repair
     >>> plan.own.steps
     'keep /news/item[@area="NY" or @area="SF"]'
     >>> data = b'<news><item area="SF">Fog</item><item area="LA">Sun</item></news>'
+    >>> from treecast.overlay.onyx.network_messages import Parcel
     >>> arrival = Arrival(Parcel(1, "s", "", 0, "text", data), treecast.read(data))
     >>> work = plan.begin()
     >>> [one.body for one in work.apply("b2", [arrival])[0]], work.apply("b3", [arrival])
@@ -36,7 +37,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
@@ -46,7 +47,8 @@ from treecast.errors import TreecastError
 from treecast.links import Demand, Early, Link, Restructuring
 from treecast.links.demand import early_of
 from treecast.overlay.onyx.link_formats import TEXT, Arrival
-from treecast.overlay.onyx.network_messages import Parcel, Plan
+from treecast.overlay.onyx.network_messages import Plan
+from treecast.overlay.onyx.parcels import Parcels
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.query.shapes import Change
 
@@ -204,8 +206,10 @@ class EarlyPlan:
         known = self._known.get(mark)
         return known[0] if known else None
 
-    def understands(self, parcels: Iterable[Parcel]) -> bool:
+    def understands(self, parcels: Parcels) -> bool:
         """Whether this broker knows what was done to documents, as far as it has to."""
+        if parcels.is_unchanged:
+            return True
         marks = {parcel.early for parcel in parcels}
         return all(mark in self._known for mark in marks if is_restructured(mark))
 

@@ -9,10 +9,11 @@ child costs a bounded amount of memory, and its siblings nothing.
 
     >>> from treecast.overlay.onyx.settings import NetworkSettings
     >>> from treecast.overlay.onyx.network_messages import Parcel
+    >>> from treecast.overlay.onyx.parcels import NONE, Parcels
     >>> link = Link(NetworkSettings(), lambda v, after, upto, parcels: (after, upto, [p.number for p in parcels]))
     >>> link.begin(version=1, since=4)
-    >>> link.offer(4, 6, [], now_ms=0)
-    >>> link.offer(6, 8, [Parcel(7, "s", "", 0, "text", b"<a/>")], now_ms=0)
+    >>> link.offer(4, 6, NONE, now_ms=0)
+    >>> link.offer(6, 8, Parcels.of([Parcel(7, "s", "", 0, "text", b"<a/>")]), now_ms=0)
     >>> link.take_ready()
     [(4, 8, [7])]
 """
@@ -20,16 +21,16 @@ child costs a bounded amount of memory, and its siblings nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from treecast.overlay.onyx.network_messages import Parcel
+from treecast.overlay.onyx.parcels import NONE, Parcels
 from treecast.overlay.onyx.settings import NetworkSettings
 
 PARCEL_BYTES = 64
 """What a document costs besides its body, about."""
 
-MakeForward = Callable[[int, int, int, list[Parcel]], Any]
+MakeForward = Callable[[int, int, int, Parcels], Any]
 """A message of version, after, upto and documents."""
 
 
@@ -61,7 +62,7 @@ class Link:
         """Of the child's query, as far as it is covered. 0: nothing may be claimed yet."""
         self.claim = 0
         self._start = 0  # what was claimed in messages
-        self._buffer: deque[tuple[int, int, list[Parcel], int]] = deque()
+        self._buffer: deque[tuple[int, int, Parcels, int]] = deque()
         self._buffer_bytes = 0
         self._in_flight: deque[tuple[int, int]] = deque()  # (upto, bytes)
         self._in_flight_bytes = 0
@@ -87,44 +88,33 @@ class Link:
         """
         self.version = version
 
-    def offer(self, after: int, upto: int, parcels: Sequence[Parcel], now_ms: int) -> None:
+    def offer(self, after: int, upto: int, parcels: Parcels, now_ms: int) -> None:
         """Claim (after, upto], with these documents. What was claimed before is left out."""
         if not self.is_open or upto <= self.claim:
             return
         if after > self.claim:  # nobody knows what was between
             self._start = after
-        fresh = list(parcels)
-        if fresh and fresh[0].number <= self.claim:  # numbers ascend
-            fresh = [parcel for parcel in fresh if parcel.number > self.claim]
+        fresh = parcels.after(self.claim)
         self.claim = upto
         if fresh:
             self._enqueue(fresh, upto)
             self._send(now_ms)
 
-    def _enqueue(self, parcels: list[Parcel], upto: int) -> None:
-        limit, bytes_max = self._settings.forward_documents_max, self._settings.forward_bytes_max
-        whole = sum([len(parcel.body) for parcel in parcels]) + PARCEL_BYTES * len(parcels)
-        if len(parcels) <= limit and whole <= bytes_max and len({parcel.format for parcel in parcels}) == 1:
-            self._append(parcels, upto, whole)
-            return
-        part: list[Parcel] = []
-        size = 0
-        for parcel in parcels:
-            cost = len(parcel.body) + PARCEL_BYTES
-            is_full = len(part) >= limit or size + cost > bytes_max
-            if part and (is_full or parcel.format != part[0].format):  # a message has one format
-                if not self._append(part, part[-1].number, size):
-                    return
-                part, size = [], 0
-            part.append(parcel)
-            size += cost
-        self._append(part, upto, size)
+    def _enqueue(self, parcels: Parcels, upto: int) -> None:
+        """In as few messages as the limits allow. A message has one format."""
+        limits = self._settings.forward_documents_max, self._settings.forward_bytes_max
+        parts = parcels.parts(*limits, PARCEL_BYTES)
+        for place, (part, size) in enumerate(parts, 1):
+            if not self._append(part, part.last if place < len(parts) else upto, size):
+                return
 
-    def _append(self, part: list[Parcel], upto: int, size: int) -> bool:
+    def _append(self, part: Parcels, upto: int, size: int) -> bool:
         """False if there is no room: then the link has been cut."""
         if self._buffer and self._buffer_bytes + size > self._settings.link_buffer_bytes_max:
             self._cut()
             return False
+        if self._in_flight_bytes + self._buffer_bytes + size > self._settings.link_window_bytes:
+            part = part.alone()  # it will wait
         self._buffer.append((self._start, upto, part, size))
         self._buffer_bytes += size
         self._start = upto
@@ -179,7 +169,7 @@ class Link:
     def tell_claim(self, now_ms: int) -> None:
         """Say now what the next message would claim."""
         if self.is_open and not self._buffer and self._start < self.claim:
-            self._ready.append(self._make(self.version, self._start, self.claim, []))
+            self._ready.append(self._make(self.version, self._start, self.claim, NONE))
             self._start = self.claim
             self._sent_ms = now_ms
 

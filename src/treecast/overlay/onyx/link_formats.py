@@ -33,6 +33,7 @@ from typing import overload
 from treecast.document import AnyDocument, Document, Limits
 from treecast.errors import PeerError
 from treecast.overlay.onyx.network_messages import Parcel
+from treecast.overlay.onyx.parcels import Parcels
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.wire import Codec, Dictionary, agree, parse_format
 
@@ -97,12 +98,12 @@ class Forms(Sequence[Arrival]):
     one of them; mostly native code reads them, and nobody else does.
 
         >>> from treecast.overlay.onyx.settings import NetworkSettings
-        >>> forms = LinkFormats(NetworkSettings()).forms([Parcel(7, "s", "", 0, "text", b"<a/>")])
+        >>> forms = LinkFormats(NetworkSettings()).forms(Parcels.of([Parcel(7, "s", "", 0, "text", b"<a/>")]))
         >>> len(forms), forms[0].body
         (1, b'<a/>')
     """
 
-    def __init__(self, parcels: list[Parcel], codec: Codec, formats: LinkFormats) -> None:
+    def __init__(self, parcels: Parcels, codec: Codec, formats: LinkFormats) -> None:
         self.parcels = parcels
         self.codec = codec
         self._formats = formats
@@ -122,9 +123,12 @@ class Forms(Sequence[Arrival]):
 
     def after(self, number: int) -> Forms:
         """Those with higher numbers, which ascend."""
-        if not self.parcels or self.parcels[0].number > number:
-            return self
-        return Forms([parcel for parcel in self.parcels if parcel.number > number], self.codec, self._formats)
+        parcels = self.parcels.after(number)
+        return self if parcels is self.parcels else self.those(parcels)
+
+    def those(self, parcels: Parcels) -> Forms:
+        """Some of them."""
+        return Forms(parcels, self.codec, self._formats)
 
 
 class LinkFormats:
@@ -182,13 +186,13 @@ class LinkFormats:
             self.codec(name)
         return [Arrival(parcel, None, is_read=False) for parcel in parcels]
 
-    def forms(self, parcels: list[Parcel]) -> Forms | None:
+    def forms(self, parcels: Parcels) -> Forms | None:
         """Documents that came, if nobody here has to do more with them than to read them; None: somebody has, or they
         have several formats. Raises PeerError as `take` does."""
-        formats = {parcel.format for parcel in parcels}
-        if len(formats) != 1 or {parcel.early for parcel in parcels} != {""}:
+        format = parcels.format
+        if format is None or not parcels.is_unchanged:
             return None
-        return Forms(parcels, self.codec(formats.pop()), self)
+        return Forms(parcels, self.codec(format), self)
 
     def read(self, parcels: Sequence[Parcel]) -> list[Arrival]:
         """The same, read. Raises PeerError, for all of them."""

@@ -54,7 +54,6 @@ from treecast.overlay.onyx.network_messages import (
     Latest,
     LinkDictionary,
     NetworkMessage,
-    Parcel,
     Resync,
     ServeLocal,
     Taken,
@@ -62,9 +61,10 @@ from treecast.overlay.onyx.network_messages import (
 from treecast.overlay.onyx.network_messages import (
     Positions as PositionsMessage,
 )
+from treecast.overlay.onyx.parcels import Parcels
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
-from treecast.overlay.onyx.publication import Publication, pass_published
+from treecast.overlay.onyx.publication import pass_published, prepare
 from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.routing_protocol import Routing
 from treecast.overlay.onyx.settings import NetworkSettings
@@ -314,7 +314,7 @@ class NetworkBroker:
 
     def _publish(self, index: Index, texts: list[bytes]) -> tuple[_native.DeliveryBatch, object] | None:
         tree = self.trees.get(self.name)
-        return Publication.begin(tree, index, texts) if tree is not None else None
+        return prepare(tree, index, texts) if tree is not None else None
 
     def _pass_published(self, turn: Turn) -> None:
         """What was published here goes down the tree, once it is durable."""
@@ -391,20 +391,23 @@ class NetworkBroker:
         if tree.is_root or not self._is_of_root(tree.root, message.store):
             return
         root, repair = tree.root, self.repairs[tree.root]
-        size = sum([len(parcel.body) for parcel in message.documents])
+        try:
+            parcels = Parcels.read(message.documents)
+        except PeerError:
+            self._misread(root, message.upto)
+            return
+        size = parcels.body_bytes
         last, before = self._taken.get(root, (0, 0))
         self._taken[root] = (max(last, message.upto), before + size)
         begin = tree.accept(sender, message)
         if begin is None:
             repair.hear_of(message.upto, self.positions.number(root), turn.now_ms)
             return
-        if not tree.plan.understands(message.documents):
+        if not tree.plan.understands(parcels):
             self.unfit += 1
             repair.want(message.upto)
             return
-        parcels = message.documents
-        if parcels and parcels[0].number <= begin:  # numbers ascend
-            parcels = [parcel for parcel in parcels if parcel.number > begin]
+        parcels = parcels.after(begin)
         passed_on = len(turn.urgent)
         try:
             arrivals = self._pass_on(tree, begin, message.upto, parcels)
@@ -423,7 +426,7 @@ class NetworkBroker:
                 return
         self._serve_local(turn)
 
-    def _pass_on(self, tree: Tree, begin: int, upto: int, parcels: list[Parcel]) -> Sequence[Arrival]:
+    def _pass_on(self, tree: Tree, begin: int, upto: int, parcels: Parcels) -> Sequence[Arrival]:
         """Returns those that may concern the broker's own subscriptions: as they came, where nobody has to look at them
         one by one. Raises PeerError."""
         if parcels and self.broker.reads_forms and (forms := tree.formats.forms(parcels)) is not None:
@@ -491,7 +494,7 @@ class NetworkBroker:
         """Match and store what is new, each document by what is left to do with it. False: for some there is no way.
         Raises PeerError for what cannot be read."""
         if isinstance(arrivals, Forms):
-            self.broker.take_forms(self.positions.store_of(root), arrivals.codec, arrivals.parcels, turn)
+            self.broker.take_parcels(self.positions.store_of(root), arrivals.codec, arrivals.parcels, turn)
             return True
         resolve = self.trees[root].plan.resolve
         groups: list[tuple[Index | None, list[Arrival]]] = []

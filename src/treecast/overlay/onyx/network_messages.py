@@ -6,8 +6,8 @@ and the *epoch* of the view that its sender has: a receiver with an older view a
 A *life* is one run of a broker, from a start to the next crash; later lives have higher numbers. What a broker knows of
 its children's queries dies with its life, so whatever depends on that names the life.
 
-    >>> Forward("b1", "5f1c", 3, 7, 2, after=10, upto=12).documents
-    []
+    >>> Forward("b1", "5f1c", 3, 7, 2, after=10, upto=12).documents == NO_DOCUMENTS
+    True
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ class Parcel(_Message, frozen=True, gc=False):
     """The mark of the plan by which it was changed before a link; empty: it is as it was published."""
 
 
+NO_DOCUMENTS = msgspec.Raw(b"\x90")
+"""An empty list of them, as it travels."""
+
+
 class Forward(_Message, frozen=True, tag="forward"):
     """The documents (after, upto] of a root, less those that concern nothing behind this link.
 
@@ -66,7 +70,14 @@ class Forward(_Message, frozen=True, tag="forward"):
     version: Number
     after: Number
     upto: Number
-    documents: Annotated[list[Parcel], _MANY] = []
+    documents: msgspec.Raw = NO_DOCUMENTS
+    """A list of `Parcel`, as it travels: `parcels.py` reads and writes it."""
+
+    def __post_init__(self) -> None:
+        """What was decoded lies in the room of a connection, which receives other bytes soon."""
+        if not self.documents:
+            raise ValueError("there is no list of documents")
+        msgspec.structs.force_setattr(self, "documents", self.documents.copy())
 
 
 class Taken(_Message, frozen=True, tag="taken"):
@@ -217,10 +228,8 @@ NetworkMessage = (
     | Positions
     | Latest
 )
-DOCUMENT_MESSAGES = (Forward, History)
-"""Those of the message flow,"""
 QUERY_MESSAGES = (Announce, Covered, Resync)
-"""and of the query flow; the others are control packets."""
+"""Those of the query flow. `Forward` and `History` are of the message flow; the others are control packets."""
 
 
 class ServeLocal(_Message, frozen=True):

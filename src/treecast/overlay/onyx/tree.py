@@ -35,10 +35,11 @@ from treecast.overlay.onyx.network_messages import (
     DictionaryKnown,
     Forward,
     LinkDictionary,
-    Parcel,
     Plan,
     Resync,
 )
+from treecast.overlay.onyx.parcels import Parcels
+from treecast.overlay.onyx.routes import Routes
 from treecast.overlay.onyx.routing_protocol import LOCAL, Delta, Own, Routing
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.retry import Retry
@@ -427,7 +428,8 @@ class Tree:
                 self.formats.read_all(fresh)
             fresh, saved = early.apply(name, fresh)
             child.bytes_saved += saved
-            child.link.offer(after, upto, self.formats.write(fresh, child.format), self._place.now_ms)
+            parcels = Parcels.of(self.formats.write(fresh, child.format))
+            child.link.offer(after, upto, parcels, self._place.now_ms)
             self._flush(name, child)
         local = chosen.get(LOCAL, [])
         self.formats.read_all(local)
@@ -436,35 +438,31 @@ class Tree:
     def pass_on_forms(self, after: int, upto: int, forms: Forms) -> Forms | None:
         """As `pass_on`, for documents that are sent on as they came, and read by whoever is served here. None, and
         nothing was done: some have to be written anew for a link."""
-        # PERF: bench/network_cpu.py. There is no object for a document besides what came.
-        format = forms.parcels[0].format
+        # PERF: bench/network_cpu.py. There is no object for a document.
+        format = forms.parcels.format
         links = [name for name, child in self.children.items() if child.link.is_open]
         if any(self.children[link].format != format or self.plan.changes(link) for link in links):
             return None
-        bodies = [parcel.body for parcel in forms.parcels]
         if not links:
             self.passed = max(self.passed, upto)
-            self.table.learn_forms(forms.codec, bodies)
+            self.table.learn_parcels(forms.codec, forms.parcels)
             return forms
         try:
-            answer = self.table.route_forms(forms.codec, bodies, links, [])
+            routes = self.table.route_parcels(forms.codec, forms.parcels, links, LOCAL)
         except DocumentError as error:
             raise unreadable(error) from None
-        if answer is None:
+        if routes is None:
             return None
-        return Forms(self.offer(after, upto, forms.parcels, answer[0], links), forms.codec, self.formats)
+        return forms.those(self.offer(after, upto, forms.parcels, routes, links))
 
-    def offer(
-        self, after: int, upto: int, parcels: list[Parcel], targets_of: list[tuple[str, ...]], links: list[str]
-    ) -> list[Parcel]:
+    def offer(self, after: int, upto: int, parcels: Parcels, routes: Routes, links: list[str]) -> Parcels:
         """Documents (after, upto], routed: to these links. Returns those for the broker's own subscriptions."""
         self.passed = max(self.passed, upto)
-        common = targets_of[0] if len(set(targets_of)) == 1 else None
         for link in links:
             child = self.children[link]
-            child.link.offer(after, upto, _chosen(link, parcels, targets_of, common), self._place.now_ms)
+            child.link.offer(after, upto, routes.choose(parcels, link), self._place.now_ms)
             self._flush(link, child)
-        return _chosen(LOCAL, parcels, targets_of, common)
+        return routes.choose(parcels, LOCAL)
 
     def _choose(self, arrivals: list[Arrival], links: list[str]) -> dict[str, list[Arrival]]:
         """By target, the documents that concern it: for all of `links`; for others, perhaps too many."""
@@ -512,9 +510,9 @@ class Tree:
         for message in child.link.take_ready():
             self._place.send(name, message)
 
-    def _forward(self, version: int, after: int, upto: int, parcels: list[Parcel]) -> Forward:
+    def _forward(self, version: int, after: int, upto: int, parcels: Parcels) -> Forward:
         place = self._place
-        return Forward(self.root, self.store, place.epoch, place.life, version, after, upto, parcels)
+        return Forward(self.root, self.store, place.epoch, place.life, version, after, upto, parcels.packed)
 
     # --- dictionaries -------------------------------------------------------------------------------------------------
 
@@ -585,12 +583,3 @@ class Tree:
         for name, child in self.children.items():
             child.link.tick(now_ms)
             self._flush(name, child)
-
-
-def _chosen(
-    target: str, parcels: list[Parcel], targets_of: list[tuple[str, ...]], common: tuple[str, ...] | None
-) -> list[Parcel]:
-    """Those for a target; `common`: all of them have these."""
-    if common is not None:
-        return parcels if target in common else []
-    return [parcel for parcel, targets in zip(parcels, targets_of, strict=True) if target in targets]

@@ -34,7 +34,10 @@ from treecast.document import AnyDocument, Document, EntityTexts, Limits
 from treecast.errors import DocumentError, PeerError, QueryError
 from treecast.index import Index
 from treecast.index.rendering import FormCodec, Links
+from treecast.index.routing import Question
 from treecast.model import Subscription
+from treecast.overlay.onyx.parcels import Parcels
+from treecast.overlay.onyx.routes import Routes, SameRoutes
 from treecast.overlay.onyx.routing.routing_query import (
     HASH_BYTES,
     TRUE,
@@ -253,9 +256,9 @@ class RoutingTable:
         """Take note of documents that are not routed here, to judge generalisations by."""
         self.sample.learn(documents)
 
-    def learn_forms(self, codec: FormCodec, bodies: Sequence[bytes]) -> None:
+    def learn_parcels(self, codec: FormCodec, parcels: Parcels) -> None:
         """The same for documents as they came on a link."""
-        self.sample.learn(_Forms(codec, bodies))
+        self.sample.learn(_Forms(codec, parcels))
 
     def route(self, documents: Sequence[AnyDocument], enough: Collection[str] = ()) -> list[tuple[str, ...]]:
         """For each document the targets that want it.
@@ -287,18 +290,15 @@ class RoutingTable:
         if not self._has_bits():
             return None
         self._index_own()
-        self.sample.learn(_Forms(codec, bodies))
-        everything = self._wanting.get(TRUE, {})
-        everyone, known, stop, kept = self.targets, 0, 0, 0
-        for target, bit in self._bits.items():
-            known |= bit if target in everything else 0
-            stop |= bit if target in enough else 0
-            kept |= bit if target in needed else 0
+        self.sample.learn([Later(codec, body) for body in bodies])
+        everyone = self.targets
+        known, stop = self._known_bits(enough)
+        kept = sum(bit for target, bit in self._bits.items() if target in needed)
         if not stop:
             return [tuple(target for target in everyone if target not in enough)] * len(bodies), [None] * len(bodies)
         if known & stop == stop:
             return [everyone] * len(bodies), [None] * len(bodies)
-        masks, documents, unread = self._index.route_forms(codec, bodies, self._masks, stop, known, kept)
+        masks, documents, unread = self._index.route_forms(codec, bodies, Question(self._masks, stop, known, kept))
         found = [everyone if mask & stop == stop else self._of_bits(mask) for mask in masks]
         for place, error in unread:
             if not codec.is_text:
@@ -307,24 +307,49 @@ class RoutingTable:
             self.unread += 1
         return found, documents
 
-    def publish(
-        self, index: Index, codec: FormCodec, texts: Sequence[bytes], enough: Collection[str]
-    ) -> tuple[_native.DeliveryBatch, list[bytes], list[tuple[str, ...]]] | None:
-        """Documents that are published here, each of them read once: the deliveries of `index`, and by document its
-        form for `codec` and its targets, as of `route`; neither means anything for one that is rejected. None: not with
-        so many targets. The caller sees to `learn`."""
+    def route_parcels(self, codec: FormCodec, parcels: Parcels, enough: Collection[str], kept: str) -> Routes | None:
+        """The same for a message: what the target `kept` gets, or may get, need not be read a second time."""
         if not self._has_bits():
             return None
         self._index_own()
+        self.learn_parcels(codec, parcels)
+        known, stop = self._known_bits(enough)
+        if not stop:
+            return SameRoutes([target for target in self.targets if target not in enough])
+        if known & stop == stop:
+            return SameRoutes(self.targets)
+        question = Question(self._masks, stop, known, self._bits.get(kept, 0))
+        masks, unread = self._index.route_parcels(codec, parcels.native, question)
+        for place, error in unread:
+            if not codec.is_text:
+                raise error
+            masks[place] = _ALL_BITS
+            self.unread += 1
+        return Routes(masks, self._bits)
+
+    def _known_bits(self, enough: Collection[str]) -> tuple[int, int]:
+        """Of the targets that want everything, and of those in `enough`."""
         everything = self._wanting.get(TRUE, {})
-        everyone, known, stop = self.targets, 0, 0
+        known = stop = 0
         for target, bit in self._bits.items():
             known |= bit if target in everything else 0
             stop |= bit if target in enough else 0
+        return known, stop
+
+    def publish(
+        self, index: Index, codec: FormCodec, texts: Sequence[bytes], enough: Collection[str]
+    ) -> tuple[_native.DeliveryBatch, _native.Forms, Routes] | None:
+        """Documents that are published here, each of them read once: the deliveries of `index`, and by document its
+        form for `codec` and its targets; neither means anything for one that is rejected. None: not with so many
+        targets. The caller sees to `learn`."""
+        if not self._has_bits():
+            return None
+        self._index_own()
+        known, stop = self._known_bits(enough)
         batch, forms, masks = index.render_published(texts, self._index, Links(codec, self._masks, stop, known))
         if not stop:
-            return batch, forms, [tuple(target for target in everyone if target not in enough)] * len(forms)
-        return batch, forms, [everyone if mask & stop == stop else self._of_bits(mask) for mask in masks]
+            return batch, forms, SameRoutes([target for target in self.targets if target not in enough])
+        return batch, forms, Routes(masks, self._bits)
 
     # --- by bits ------------------------------------------------------------------------------------------------------
 
@@ -366,7 +391,7 @@ class RoutingTable:
         everyone = self.targets
         if stop and known & stop == stop:
             return [everyone] * len(documents)
-        masks, unread = self._index.route(documents, self._masks, stop, known)
+        masks, unread = self._index.route(documents, Question(self._masks, stop, known))
         # Where all of `enough` were found, the others were not looked for.
         found = [everyone if stop and mask & stop == stop else self._of_bits(mask) for mask in masks]
         for place, _ in unread:
@@ -445,15 +470,15 @@ class RoutingTable:
 class _Forms(Sequence[Later]):
     """Documents in the form of a link: a sample takes few of them, and seldom looks at those."""
 
-    def __init__(self, codec: FormCodec, bodies: Sequence[bytes]) -> None:
+    def __init__(self, codec: FormCodec, parcels: Parcels) -> None:
         self._codec = codec
-        self._bodies = bodies
+        self._parcels = parcels
 
     def __len__(self) -> int:
-        return len(self._bodies)
+        return len(self._parcels)
 
     def __getitem__(self, place: Any) -> Any:
-        return Later(self._codec, self._bodies[place])
+        return Later(self._codec, self._parcels.body(place))
 
 
 def _counted(

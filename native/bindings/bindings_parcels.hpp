@@ -1,0 +1,78 @@
+// Documents on their way between brokers, as Python holds them: a message, and which of its documents are meant.
+#pragma once
+
+#include "bindings/bindings.hpp"
+#include "document/looked.hpp"
+#include "lanes/parcels.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace treecast {
+
+class HeldParcels {
+public:
+    // `message`: bytes that never change, or what shows such bytes. Throws std::invalid_argument.
+    HeldParcels(nb::object message, size_t count_max);
+
+    size_t size() const { return parcels_.size(); }
+    const Parcel& operator[](size_t at) const { return parcels_[at]; }
+    const std::vector<Parcel>& all() const { return parcels_; }
+    bool is_whole() const { return parcels_.size() == message_->count; }
+    nb::object message() const { return message_->owner; }
+
+    // Some of them, by their places here.
+    std::unique_ptr<HeldParcels> some(const std::vector<uint32_t>& places) const;
+
+    // Reading them: `plain` are the forms, where the bodies are compressed; otherwise bodies are forms.
+    struct Reading {
+        bool is_text = false;
+        const WireDictionary* dictionary = nullptr;
+        const Limits& limits;
+        const std::optional<std::vector<nb::bytes>>& plain;
+    };
+    std::vector<std::string_view> forms(const Reading& reading) const;
+    // Of what `add_looked` has kept, as far as it was read by the same limits; 0: nothing.
+    uint64_t looked_generation(const Limits& limits) const;
+    const Document* find_looked(size_t at, const NameTable& names) const { return message_->looked.find(places_[at], names); }
+    void add_looked(size_t at, KeptReader& reader, const Document& read, const Limits& limits) const;
+
+private:
+    HeldParcels() = default;
+    struct Message {
+        nb::object owner;
+        Py_buffer buffer{};
+        size_t count = 0;
+        LookedDocuments looked;              // by the place in the message
+        Limits limits;                       // by which they were read
+        Message() = default;
+        Message(const Message&) = delete;
+        Message& operator=(const Message&) = delete;
+        ~Message() {
+            if (buffer.obj) PyBuffer_Release(&buffer);
+        }
+    };
+    std::shared_ptr<Message> message_;       // of all that were chosen from it
+    std::vector<Parcel> parcels_;
+    std::vector<uint32_t> places_;           // of each in the message
+};
+
+// Documents as links take them, one behind the other.
+struct PublishedForms {
+    std::string bytes;
+    std::vector<size_t> ends{0};             // nothing where a document was rejected
+    std::string_view form(size_t place) const { return std::string_view(bytes).substr(ends[place], ends[place + 1] - ends[place]); }
+};
+
+inline const Document& look_at(KeptReader& reader, std::string_view form, const HeldParcels::Reading& reading) {
+    return reading.is_text ? reader.look(form) : reader.look(form, reading.dictionary);
+}
+
+}  // namespace treecast

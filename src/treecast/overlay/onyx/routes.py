@@ -1,0 +1,47 @@
+"""Where the documents of a message go: what a routing table answers, by bits of its targets.
+
+>>> from treecast.overlay.onyx.network_messages import Parcel
+>>> parcels = Parcels.of([Parcel(7, "s", "", 0, "text", b"<a/>"), Parcel(9, "s", "", 0, "text", b"<b/>")])
+>>> routes = Routes([0b01, 0b11], {"b2": 0b01, "b3": 0b10})
+>>> [len(routes.choose(parcels, target)) for target in ("b2", "b3", "b4")]
+[2, 1, 0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from treecast.overlay.onyx.parcels import NONE, Parcels
+
+
+class Routes:
+    """Of documents, by place: the bits of the targets that want each of them."""
+
+    def __init__(self, masks: Sequence[int], bits: Mapping[str, int]) -> None:
+        self._masks = masks
+        self._bits = bits
+
+    def at(self, places: Sequence[int]) -> Routes:
+        """Of the documents at these places."""
+        if len(places) == len(self._masks):
+            return self
+        return Routes([self._masks[place] for place in places], self._bits)
+
+    def choose(self, parcels: Parcels, target: str) -> Parcels:
+        """Those for a target, of the documents that were routed."""
+        bit = self._bits.get(target, 0)
+        return parcels.having(self._masks, bit) if bit else NONE
+
+
+class SameRoutes(Routes):
+    """All documents are for the same targets."""
+
+    def __init__(self, targets: Collection[str]) -> None:
+        super().__init__((), {})
+        self._targets = targets
+
+    def at(self, places: Sequence[int]) -> Routes:
+        return self
+
+    def choose(self, parcels: Parcels, target: str) -> Parcels:
+        return parcels if target in self._targets else NONE
