@@ -267,9 +267,9 @@ def _say(options: argparse.Namespace, console: Console, message: str) -> None:
 def _watch(options: argparse.Namespace, console: Console, title: str, done: int, total: int, what: str) -> None:
     if not what:
         return
-    filled = BAR_CHARS * done // max(1, total)
+    bar_length = BAR_CHARS * done // max(1, total)
     if console.shows_progress:
-        console.status(f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {done} of {total} cells  {title}: {what}")
+        console.status(f"[{'#' * bar_length}{'.' * (BAR_CHARS - bar_length)}] {done} of {total} cells  {title}: {what}")
     else:
         _say(options, console, f"{title}: cell {min(done + 1, total)} of {total}: {what}")
 

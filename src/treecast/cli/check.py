@@ -105,11 +105,11 @@ def _findings(index: Index, rows: Any, options: argparse.Namespace, console: Con
 
         yield from lint.impossible(index, Schema.from_dtd(options.dtd, root=options.root))
     if options.sample:
-        matched, documents = _matched(index, options.sample, ReadSettings(rule=options.rule), console)
+        matched, documents = _match_samples(index, options.sample, ReadSettings(rule=options.rule), console)
         yield from lint.unmatched(index, matched, documents)
 
 
-def _matched(index: Index, sources: list[str], settings: ReadSettings, console: Console) -> tuple[set[str], int]:
+def _match_samples(index: Index, sources: list[str], settings: ReadSettings, console: Console) -> tuple[set[str], int]:
     """The subscriptions that the sample documents match, and how many documents there are. Bad ones are reported."""
 
     def report(name: str, error: TreecastError | PipelineError) -> None:
@@ -136,5 +136,5 @@ def _show(finding: Finding, form: str, number: int, console: Console) -> None:
 
 
 def _summary(total: int, counts: Counter[str]) -> str:
-    found = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    return f"{total:,} subscription{'' if total == 1 else 's'}: {found or 'nothing to report'}"
+    findings = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+    return f"{total:,} subscription{'' if total == 1 else 's'}: {findings or 'nothing to report'}"

@@ -53,8 +53,8 @@ class _TerminalFile(io.BufferedIOBase):
     def write(self, data: ReadableBuffer) -> int:
         piece = bytes(data)
         lines = piece.decode("utf-8", "backslashreplace").split("\n")
-        shown = "\n".join("\t".join(map(self._escape, line.split("\t"))) for line in lines)
-        self._file.write(shown.encode("utf-8", "backslashreplace"))
+        text = "\n".join("\t".join(map(self._escape, line.split("\t"))) for line in lines)
+        self._file.write(text.encode("utf-8", "backslashreplace"))
         return len(piece)
 
     def flush(self) -> None:

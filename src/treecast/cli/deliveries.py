@@ -75,17 +75,17 @@ def render_batch(
         batch.documents, threads=threads, on_error="report", payload_bytes_max=TABLE_PAYLOAD_BYTES_MAX
     )
     for table, errors in tables:
-        written = sum(_write(rows, batch.names, writer, refuse) for rows in table.to_batches())
+        count = sum(_write(rows, batch.names, writer, refuse) for rows in table.to_batches())
         yield BatchProgress(
-            written, list(zip(errors["document"].to_pylist(), errors["message"].to_pylist(), strict=True))
+            count, list(zip(errors["document"].to_pylist(), errors["message"].to_pylist(), strict=True))
         )
 
 
 def _write(rows: Any, names: Sequence[str], writer: DeliveryWriter, refuse: Refuse) -> int:
     """Write the deliveries of one chunk of a table, and report refused ones; the answer is how many were written."""
     if rows["code"].null_count < len(rows):
-        refused = rows.filter(pc.is_valid(rows["code"]))
-        columns = (refused[name].to_pylist() for name in ("document", "subscription", "message"))
+        refusals = rows.filter(pc.is_valid(rows["code"]))
+        columns = (refusals[name].to_pylist() for name in ("document", "subscription", "message"))
         for document, subscription, message in zip(*columns, strict=True):
             refuse(names[document], subscription, message)
         rows = rows.filter(pc.is_null(rows["code"]))

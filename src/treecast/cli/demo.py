@@ -84,9 +84,9 @@ def run(options: argparse.Namespace) -> int:
     check_output(output)
     console = Console(progress=not options.quiet)
     index, stories, startup = prepare(options, console)
-    measured = match_all(index, stories, options.threads, console)
+    measurements = match_all(index, stories, options.threads, console)
     console.status("writing the report …")
-    figures, counts = figures_of(options, index, stories, measured)
+    figures, counts = figures_of(options, index, stories, measurements)
     places = (("matches of each subscription", COUNTS_FILE), ("report", PAGE_FILE))
     figures = replace(
         figures,
@@ -143,28 +143,28 @@ def match_all(index: Index, stories: list[bytes], threads: int, console: Console
 
     from treecast.report import Moment
 
-    measured = Measurements(time.strftime("%Y-%m-%d %H:%M:%S %Z"), moments=[Moment(0.0, 0, 0)])
+    measurements = Measurements(time.strftime("%Y-%m-%d %H:%M:%S %Z"), moments=[Moment(0.0, 0, 0)])
     for first in range(0, len(stories), BATCH_DOCUMENTS):
         batch = stories[first : first + BATCH_DOCUMENTS]
         begin, busy = time.monotonic(), time.process_time()
         tables = [matches for matches, _ in index.match_batches(batch, on_error="report", threads=threads)]
-        measured.matching_seconds += time.monotonic() - begin
-        measured.busy_seconds += time.process_time() - busy
+        measurements.matching_seconds += time.monotonic() - begin
+        measurements.busy_seconds += time.process_time() - busy
         each = [0] * len(batch)
         for table in tables:
             for row in pc.value_counts(table["document"]).to_pylist():
                 each[row["values"]] += row["counts"]
             for row in pc.value_counts(table["subscription"]).to_pylist():
-                measured.counts[row["values"]] = measured.counts.get(row["values"], 0) + row["counts"]
-        measured.matches += sum(each)
-        measured.each += each
-        measured.moments.append(Moment(measured.matching_seconds, len(measured.each), measured.matches))
-        console.update(len(measured.each), len(stories), 0)
-    return measured
+                measurements.counts[row["values"]] = measurements.counts.get(row["values"], 0) + row["counts"]
+        measurements.matches += sum(each)
+        measurements.each += each
+        measurements.moments.append(Moment(measurements.matching_seconds, len(measurements.each), measurements.matches))
+        console.update(len(measurements.each), len(stories), 0)
+    return measurements
 
 
 def figures_of(
-    options: argparse.Namespace, index: Index, stories: list[bytes], measured: Measurements
+    options: argparse.Namespace, index: Index, stories: list[bytes], measurements: Measurements
 ) -> tuple[Figures, pa.Table]:
     """What the report shows, and the matches of each subscription."""
     import pyarrow as pa
@@ -173,23 +173,23 @@ def figures_of(
     from treecast.report import Figures
     from treecast.report.subscription_counts import join_counts, with_counts
 
-    ids = pa.chunked_array([pa.array(list(measured.counts), pa.string())])
-    numbers = pa.chunked_array([pa.array(list(measured.counts.values()), pa.int64())])
+    ids = pa.chunked_array([pa.array(list(measurements.counts), pa.string())])
+    numbers = pa.chunked_array([pa.array(list(measurements.counts.values()), pa.int64())])
     counts = join_counts(index.subscriptions(), ids, numbers)
     figures = Figures(
         title="a newswire firehose",
         command="treecast demo",
-        began=measured.began,
+        began=measurements.began,
         documents=len(stories),
-        matches=measured.matches,
+        matches=measurements.matches,
         errors=0,
         size_bytes=sum(map(len, stories)),
-        seconds=measured.matching_seconds,
-        matching_seconds=measured.matching_seconds,
+        seconds=measurements.matching_seconds,
+        matching_seconds=measurements.matching_seconds,
         subscriptions=len(index),
-        busy_nanoseconds=round(measured.busy_seconds * 1e9),
-        moments=tuple(measured.moments),
-        details=tuple(details(index, stories, measured)),
+        busy_nanoseconds=round(measurements.busy_seconds * 1e9),
+        moments=tuple(measurements.moments),
+        details=tuple(details(index, stories, measurements)),
         payload_bytes=None,
         settings=(("threads", str(options.threads)), ("seed", str(options.seed))),
         versions=(("treecast", __version__),),
@@ -203,8 +203,8 @@ def details(index: Index, stories: list[bytes], measured: Measurements) -> Itera
 
     most = sorted(range(len(stories)), key=lambda number: -measured.each[number])[:DETAILS_MOST]
     for number in sorted({*range(min(DETAILS_FIRST, len(stories))), *most}):
-        timed = index.match_part([stories[number]], report=True, matches_max=COUNT_MAX, timed=True)
-        nanoseconds = 0 if timed.nanoseconds is None else timed.nanoseconds[0].as_py()
+        part = index.match_part([stories[number]], report=True, matches_max=COUNT_MAX, timed=True)
+        nanoseconds = 0 if part.nanoseconds is None else part.nanoseconds[0].as_py()
         yield detail_of(f"story {number:,}", stories[number], index, rendered=True, nanoseconds=nanoseconds)
 
 

@@ -46,12 +46,12 @@ def excerpt(source: str, marks: Sequence[Mark], context: int, *, colour: bool) -
     lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
-    wanted: set[int] = set()
+    numbers: set[int] = set()
     for mark in marks:
-        wanted.update(range(max(1, mark.line - context), min(len(lines), mark.line + context) + 1))
-    gutter = len(str(max(wanted, default=0))) + 2
+        numbers.update(range(max(1, mark.line - context), min(len(lines), mark.line + context) + 1))
+    gutter = len(str(max(numbers, default=0))) + 2
     before = 0
-    for number in sorted(wanted):
+    for number in sorted(numbers):
         if before and number != before + 1:
             yield f"{'⋮':>{gutter}}"
         before = number

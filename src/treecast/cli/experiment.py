@@ -148,8 +148,8 @@ class _Progress:
     def update(self, done: int, total: int, what: str) -> None:
         if self._console.shows_progress:
             seconds = time.monotonic() - self._begin
-            filled = done * BAR_CHARS // total
-            bar = f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}]"
+            bar_length = done * BAR_CHARS // total
+            bar = f"[{'#' * bar_length}{'.' * (BAR_CHARS - bar_length)}]"
             self._console.status(f"{self._name} {bar} {done} of {total} points, {seconds:.0f} s; {what}")
         elif not self._quiet and done * 10 // total > self._said:
             self._said = done * 10 // total

@@ -171,9 +171,9 @@ def _find(options: argparse.Namespace, namespaces: dict[str, str]) -> Question:
     if not rows:
         message = f"{printable(options.subscriptions)}: there is no subscription {options.id!r}"
         raise QueryError(message, code="TC143", hint="check the id")
-    found = from_arrow(table.slice(rows[0], 1))
-    bindings, ordered, _ = found.settings[0] if found.settings else ({}, False, "")
-    return Question(found.queries[0].as_py(), {**namespaces, **bindings}, ordered or options.ordered)
+    columns = from_arrow(table.slice(rows[0], 1))
+    bindings, ordered, _ = columns.settings[0] if columns.settings else ({}, False, "")
+    return Question(columns.queries[0].as_py(), {**namespaces, **bindings}, ordered or options.ordered)
 
 
 def coloured() -> bool:

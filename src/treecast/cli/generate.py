@@ -219,9 +219,9 @@ def run_queries(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
     except ValueError as error:
         parser.error(str(error))
     if namespaces and form == "lines":
-        bound = " ".join(f"--namespace {prefix}={uri}" for prefix, uri in namespaces.items())
-        note(f"bare lines carry no namespaces; match them with {bound}")
-    count = write_queries(_watched(queries, console, options.count), form, options.output, namespaces)
+        flags = " ".join(f"--namespace {prefix}={uri}" for prefix, uri in namespaces.items())
+        note(f"bare lines carry no namespaces; match them with {flags}")
+    count = write_queries(_watch(queries, console, options.count), form, options.output, namespaces)
     _say_done(console, options, count, "", begin)
     return 0
 
@@ -260,17 +260,17 @@ def _schemas(parser: argparse.ArgumentParser, options: argparse.Namespace, conso
 
 
 def _namespaces(parser: argparse.ArgumentParser, schemas: Iterable[Schema]) -> dict[str, str]:
-    bound: dict[str, str] = {}
+    uris: dict[str, str] = {}
     for schema in schemas:
         for prefix, uri in schema.namespaces.items():
-            if bound.setdefault(prefix, uri) != uri:
+            if uris.setdefault(prefix, uri) != uri:
                 parser.error(
                     f"the DTDs bind the prefix '{prefix}' to different namespaces: generate their queries apart"
                 )
-    return bound
+    return uris
 
 
-def _watched(items: Iterable[Item], console: Console, total: int) -> Iterator[Item]:
+def _watch(items: Iterable[Item], console: Console, total: int) -> Iterator[Item]:
     """The same items, with progress."""
     for number, item in enumerate(items, 1):
         if number % 1000 == 0:

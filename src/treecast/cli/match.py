@@ -277,10 +277,10 @@ def render_all(
     total = document_files.count(options.documents, settings) if console.shows_progress else None
     console.update(0, total, 0)
     for batch in document_files.batches(options.documents, settings, report):
-        for done in render_batch(index, batch, options.threads, writer, refuse):
-            for number, message in done.errors:
+        for progress in render_batch(index, batch, options.threads, writer, refuse):
+            for number, message in progress.errors:
                 report(batch.names[number], message)
-            totals.matches += done.deliveries
+            totals.matches += progress.deliveries
             console.update(totals.documents, total, totals.errors)
         totals.documents += len(batch.documents)
         console.update(totals.documents, total, totals.errors)
@@ -314,11 +314,11 @@ def describe_refusal(error: QueryError) -> list[str]:
     """How many subscriptions were refused, as the error's first line says, and up to twenty of them with the reason."""
     if not error.refused:
         return [f"treecast: {in_flags(str(error))}"]
-    listed = [f"{printable(subscription)}: {in_flags(message)}" for subscription, message in error.refused]
-    if len(listed) == 1:
-        return [f"treecast: {listed[0]}"]
-    first = "; the first of them:" if len(listed) >= REFUSED_SHOWN_MAX else ":"
-    return [f"treecast: {str(error).splitlines()[0]}{first}", *listed[:REFUSED_SHOWN_MAX]]
+    lines = [f"{printable(subscription)}: {in_flags(message)}" for subscription, message in error.refused]
+    if len(lines) == 1:
+        return [f"treecast: {lines[0]}"]
+    first = "; the first of them:" if len(lines) >= REFUSED_SHOWN_MAX else ":"
+    return [f"treecast: {str(error).splitlines()[0]}{first}", *lines[:REFUSED_SHOWN_MAX]]
 
 
 def cores() -> int:

@@ -35,7 +35,7 @@ JSON_SPECIAL = '[\\x00-\\x1f"\\\\]'
 
 
 def _escape_tsv(value: str) -> str:
-    return re.sub(TSV_SPECIAL, lambda found: TSV_ESCAPES[found.group()], value)
+    return re.sub(TSV_SPECIAL, lambda character: TSV_ESCAPES[character.group()], value)
 
 
 def escape_json(value: str) -> str:

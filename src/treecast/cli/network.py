@@ -38,11 +38,11 @@ def network_of(effective: Mapping[str, Effective], service: ServiceOptions | Wor
         mistakes.append(Mistake("--replicas", f"{replicas} are too many; at most {REPLICAS_MAX}"))
     if mistakes:
         raise SettingsError(mistakes)
-    given = {name: getattr(service, name) for name in service.__struct_fields__}
+    settings = {name: getattr(service, name) for name in service.__struct_fields__}
     more = {"brokers": count, "replicas": replicas}
     logs = {"log_format": effective["log"].value, "log_level": effective["log_level"].value}
     return msgspec.convert(
-        {**given, **more, **logs},
+        {**settings, **more, **logs},
         NetworkServiceOptions,
         from_attributes=True,
     )
@@ -73,9 +73,9 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
                 rates = f"{link['documents_per_second']:,g} documents/s, {link['bytes_per_second']:,.0f} bytes/s"
                 totals = f"{link['documents']:,} documents, {link['bytes']:,} bytes"
                 ends = f"{'  ' * link['depth']}{printable(link['parent'])} -> {printable(link['child'])}"
-                yield f"{ends}: {rates}; {totals}{_saved(link)}; a table of {link['table']:,} queries"
+                yield f"{ends}: {rates}; {totals}{_savings(link)}; a table of {link['table']:,} queries"
 
 
-def _saved(link: Mapping[str, Any]) -> str:
+def _savings(link: Mapping[str, Any]) -> str:
     """How much smaller documents were, by what was done before the link."""
     return f", {link['bytes_saved']:,} bytes saved" if link.get("bytes_saved") else ""

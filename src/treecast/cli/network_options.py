@@ -45,17 +45,17 @@ def read_registries(parser: argparse.ArgumentParser, texts: list[str]) -> dict[s
     """
     from treecast.serve.address import format_address, parse_address
 
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for text in texts:
         name, _, address = text.rpartition("=")
         name = name or REGISTRY
-        if name in found:
+        if name in addresses:
             parser.error(f"there are two registries with the name {name}: write NAME=HOST:PORT")
         try:
-            found[name] = format_address(*parse_address(address))
+            addresses[name] = format_address(*parse_address(address))
         except ValueError as error:
             parser.error(str(error))
-    return found
+    return addresses
 
 
 def location(text: str) -> tuple[float, float]:

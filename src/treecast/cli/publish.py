@@ -124,10 +124,10 @@ def _read_settings(parser: argparse.ArgumentParser, options: argparse.Namespace)
     return ReadSettings(options.pattern, rule)
 
 
-def _compression(wanted: str, client: HttpClient) -> str:
+def _compression(choice: str, client: HttpClient) -> str:
     """On the way to this machine itself, compressing takes longer than sending."""
-    if wanted != "auto":
-        return wanted
+    if choice != "auto":
+        return choice
     return "none" if client.url.is_local else "gzip"
 
 

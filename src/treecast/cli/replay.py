@@ -82,8 +82,8 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text, or json: all subscriptions")
     option("--threads", metavar="N", type=positive, default=cores(), help="default: all cores (%(default)s)")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
-    unused = {"limits": None, "payload_bytes_max": None, "ratio_max": RATIO_MAX, "deliver": "document"}
-    parser.set_defaults(run=lambda options: run(parser, options), **unused)
+    defaults = {"limits": None, "payload_bytes_max": None, "ratio_max": RATIO_MAX, "deliver": "document"}
+    parser.set_defaults(run=lambda options: run(parser, options), **defaults)
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Replay:
 
 
 @dataclass
-class Seen:
+class Totals:
     """What was seen of all documents."""
 
     replays: dict[str, Replay]
@@ -111,22 +111,22 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     console = Console(progress=not options.quiet)
     console.status("reading subscriptions …")
     try:
-        index = chosen(build_index(options, notes(console, quiet=options.quiet)), options.id)
+        index = choose(build_index(options, notes(console, quiet=options.quiet)), options.id)
     except QueryError as error:
         console.say("\n".join(describe_refusal(error)))
         return 1
     begin = time.monotonic()
-    seen = replay(index, options, console)
+    totals = replay(index, options, console)
     seconds = time.monotonic() - begin
     console.clear()
-    lines = in_json(index, seen) if options.format == "json" else in_text(index, seen, options)
+    lines = in_json(index, totals) if options.format == "json" else in_text(index, totals, options)
     for line in lines:
         print(line)
     if not options.quiet:
-        errors = f", {seen.errors:,} of them bad" if seen.errors else ""
-        rate = seen.documents / max(seconds, 1e-9)
-        console.say(f"{seen.documents:,} documents{errors} in {seconds:.2f} s ({rate:,.0f} documents/s)")
-    return 1 if seen.errors else 0
+        errors = f", {totals.errors:,} of them bad" if totals.errors else ""
+        rate = totals.documents / max(seconds, 1e-9)
+        console.say(f"{totals.documents:,} documents{errors} in {seconds:.2f} s ({rate:,.0f} documents/s)")
+    return 1 if totals.errors else 0
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -145,7 +145,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error(str(error))
 
 
-def chosen(index: Index, ids: list[str]) -> Index:
+def choose(index: Index, ids: list[str]) -> Index:
     """The subscriptions of these ids, or all. Raises QueryError (TC143)."""
     if not ids:
         return index
@@ -154,85 +154,85 @@ def chosen(index: Index, ids: list[str]) -> Index:
     return index.part([index[id] for id in dict.fromkeys(ids)])
 
 
-def replay(index: Index, options: argparse.Namespace, console: Console) -> Seen:
+def replay(index: Index, options: argparse.Namespace, console: Console) -> Totals:
     """Match all documents, a batch at a time."""
-    seen = Seen({id: Replay() for id in index})
+    totals = Totals({id: Replay() for id in index})
 
     def report(name: str, error: TreecastError | str) -> None:
-        seen.errors += 1
+        totals.errors += 1
         console.say(f"treecast: {printable(name)}: {in_flags(str(error))}")
 
     settings = read_settings(options, index)
     total = document_files.count(options.documents, settings) if console.shows_progress else None
     for batch in document_files.batches(options.documents, settings, report):
         for name, data in zip(batch.names, batch.documents, strict=True):
-            if len(seen.first) >= NEAR_DOCUMENTS_MAX:
+            if len(totals.first) >= NEAR_DOCUMENTS_MAX:
                 break
-            seen.first.append((name, data))
+            totals.first.append((name, data))
         for matches, errors in index.match_batches(batch.documents, on_error="report", threads=options.threads):
             for row in errors.to_pylist():
                 report(batch.names[row["document"]], row["message"])
-            _add(seen, matches, batch, options.examples)
-        seen.documents += len(batch.documents)
-        console.update(seen.documents, total, seen.errors)
-    return seen
+            _add(totals, matches, batch, options.examples)
+        totals.documents += len(batch.documents)
+        console.update(totals.documents, total, totals.errors)
+    return totals
 
 
-def _add(seen: Seen, matches: Any, batch: document_files.Batch, examples_max: int) -> None:
+def _add(totals: Totals, matches: Any, batch: document_files.Batch, examples_max: int) -> None:
     """Count the matches of a table, and keep the first documents of each subscription."""
     import pyarrow.compute as pc
 
-    wanted = set()
+    ids = set()
     for row in pc.value_counts(matches["subscription"]).to_pylist():
-        found = seen.replays[row["values"]]
-        found.matched += row["counts"]
-        if len(found.examples) < examples_max:
-            wanted.add(row["values"])
-    if not wanted:
+        entry = totals.replays[row["values"]]
+        entry.matched += row["counts"]
+        if len(entry.examples) < examples_max:
+            ids.add(row["values"])
+    if not ids:
         return
     columns = (matches[name].to_pylist() for name in ("document", "subscription"))
     for document, id in sorted(zip(*columns, strict=True)):
-        found = seen.replays[id]
-        if id in wanted and len(found.examples) < examples_max:
+        entry = totals.replays[id]
+        if id in ids and len(entry.examples) < examples_max:
             data = batch.documents[document]
-            found.examples.append((batch.names[document], data if len(data) <= EXAMPLE_BYTES_MAX else b""))
+            entry.examples.append((batch.names[document], data if len(data) <= EXAMPLE_BYTES_MAX else b""))
 
 
-def in_json(index: Index, seen: Seen) -> Iterator[str]:
+def in_json(index: Index, totals: Totals) -> Iterator[str]:
     """One object a line."""
-    for id, found in seen.replays.items():
+    for id, entry in totals.replays.items():
         fields = {
             "subscription": id,
             "query": index[id].query,
-            "documents": seen.documents,
-            "matched": found.matched,
-            "examples": [name for name, _ in found.examples],
+            "documents": totals.documents,
+            "matched": entry.matched,
+            "examples": [name for name, _ in entry.examples],
         }
         yield json.dumps(fields)
 
 
-def in_text(index: Index, seen: Seen, options: argparse.Namespace) -> Iterator[str]:
+def in_text(index: Index, totals: Totals, options: argparse.Namespace) -> Iterator[str]:
     """A line for each subscription, the most matches first; of a few also lines of documents."""
-    ordered = sorted(seen.replays.items(), key=lambda pair: -pair[1].matched)
-    for id, found in ordered[:SHOWN_MAX]:
+    pairs = sorted(totals.replays.items(), key=lambda pair: -pair[1].matched)
+    for id, entry in pairs[:SHOWN_MAX]:
         query = index[id].query
         name = printable(id) if id == query else f"{printable(id)}: {printable(query)}"
-        yield f"{name}\n  matches {found.matched:,} of {seen.documents:,} documents{_rate(found, seen)}"
-        if len(ordered) > EXPLAINED_MAX:
-            yield from (f"  {printable(document)}" for document, _ in found.examples)
+        yield f"{name}\n  matches {entry.matched:,} of {totals.documents:,} documents{_rate(entry, totals)}"
+        if len(pairs) > EXPLAINED_MAX:
+            yield from (f"  {printable(document)}" for document, _ in entry.examples)
             continue
-        examples = found.examples or _nearest(index, id, seen.first)
+        examples = entry.examples or _nearest(index, id, totals.first)
         for document, data in examples[: options.examples]:
             yield ""
-            yield from _explained(index, id, document, data, options)
-    if len(ordered) > SHOWN_MAX:
-        yield f"… and {len(ordered) - SHOWN_MAX:,} more; --format json has all"
+            yield from _explain(index, id, document, data, options)
+    if len(pairs) > SHOWN_MAX:
+        yield f"… and {len(pairs) - SHOWN_MAX:,} more; --format json has all"
 
 
-def _rate(found: Replay, seen: Seen) -> str:
-    if not found.matched:
+def _rate(entry: Replay, totals: Totals) -> str:
+    if not entry.matched:
         return ""
-    share = found.matched / seen.documents
+    share = entry.matched / totals.documents
     return f": {share:.2%}" + (f", one in {round(1 / share):,}" if share <= 0.5 else "")
 
 
@@ -248,13 +248,13 @@ def _nearest(index: Index, id: str, documents: list[tuple[str, bytes]]) -> list[
         except TreecastError:
             continue
         # A predicate that had something to look at came further than one that had nothing.
-        reached = len(explanation.steps), explanation.failed is not None and bool(explanation.failed.places)
-        if reached > furthest:
-            furthest, best = reached, [(name, data)]
+        distance = len(explanation.steps), explanation.failed is not None and bool(explanation.failed.places)
+        if distance > furthest:
+            furthest, best = distance, [(name, data)]
     return best
 
 
-def _explained(index: Index, id: str, name: str, data: bytes, options: argparse.Namespace) -> Iterator[str]:
+def _explain(index: Index, id: str, name: str, data: bytes, options: argparse.Namespace) -> Iterator[str]:
     if not data:
         yield f"{printable(name)} (too large to be shown)"
         return

@@ -181,14 +181,14 @@ def all_refusals(pipeline: Pipeline) -> list[str]:
     from treecast.index import Index
     from treecast.inputs import subscriptions
 
-    wanted, later = pipeline.subscriptions, sparks_own(pipeline)
-    read = [subscriptions.read_subscriptions(path, format=wanted.format) for path in wanted.path if path not in later]
-    index = Index(namespaces=wanted.namespaces, limits=pipeline.limits)
+    source, later = pipeline.subscriptions, sparks_own(pipeline)
+    read = [subscriptions.read_subscriptions(path, format=source.format) for path in source.path if path not in later]
+    index = Index(namespaces=source.namespaces, limits=pipeline.limits)
     findings = lint.refusals(index, subscriptions.join(read))
-    listed = [f"{printable(each.subscription)}: {in_flags(each.message)}" for each in findings[:REFUSED_LISTED_MAX]]
-    if len(findings) > len(listed):
-        listed.append(f"… and {len(findings) - len(listed):,} more; treecast check lists them")
-    return [f"TC140 {len(findings):,} subscriptions are refused:", *listed]
+    lines = [f"{printable(each.subscription)}: {in_flags(each.message)}" for each in findings[:REFUSED_LISTED_MAX]]
+    if len(findings) > len(lines):
+        lines.append(f"… and {len(findings) - len(lines):,} more; treecast check lists them")
+    return [f"TC140 {len(findings):,} subscriptions are refused:", *lines]
 
 
 def check_source(pipeline: Pipeline) -> None:
@@ -212,13 +212,13 @@ def build_index(pipeline: Pipeline, note: Callable[[str], None]) -> Index:
     """The subscriptions as an index, with the limits and entities of the pipeline."""
     from treecast.inputs import subscriptions
 
-    wanted = pipeline.subscriptions
+    settings = pipeline.subscriptions
     later = sparks_own(pipeline)
     index = subscriptions.index_of(
-        [path for path in wanted.path if path not in later],
-        format=wanted.format,
+        [path for path in settings.path if path not in later],
+        format=settings.format,
         note=note,
-        namespaces=wanted.namespaces,
+        namespaces=settings.namespaces,
         limits=pipeline.limits,
         entities=pipeline.source.entities,
         delivery_limits=pipeline.delivery_limits,
@@ -238,46 +238,51 @@ def supply_of(pipeline: Pipeline, spark: Any) -> Callable[[], Any] | None:
     from treecast.spark.stream.batches import is_elsewhere
     from treecast.spark.stream.match_stream import when_changed
 
-    wanted = pipeline.subscriptions
-    if not pipeline.source.stream or any(is_elsewhere(path) for path in wanted.path):
+    settings = pipeline.subscriptions
+    if not pipeline.source.stream or any(is_elsewhere(path) for path in settings.path):
         return None
     later = sparks_own(pipeline)
 
     def table(path: str) -> Any:
         if path in later:
             return job.subscriptions_at(spark, path)
-        return subscriptions.read_subscriptions(path, format=wanted.format)
+        return subscriptions.read_subscriptions(path, format=settings.format)
 
     def read() -> Any:
-        (first, *others) = wanted.path
-        if not others and not wanted.namespaces and first not in later and subscriptions.is_saved(first, wanted.format):
+        (first, *others) = settings.path
+        if (
+            not others
+            and not settings.namespaces
+            and first not in later
+            and subscriptions.is_saved(first, settings.format)
+        ):
             return subscriptions.load_saved(
                 first,
                 limits=pipeline.limits,
                 entities=pipeline.source.entities,
                 delivery_limits=pipeline.delivery_limits,
             )
-        return subscriptions.join([table(path) for path in wanted.path])
+        return subscriptions.join([table(path) for path in settings.path])
 
-    return when_changed([Path(path) for path in wanted.path], read)
+    return when_changed([Path(path) for path in settings.path], read)
 
 
 def sparks_own(pipeline: Pipeline) -> list[str]:
     """The Parquet that only Spark can read: directories, and what lies elsewhere."""
     from treecast.spark.stream.batches import is_elsewhere
 
-    wanted = pipeline.subscriptions
-    found = []
-    for path in wanted.path:
-        parquet = wanted.format == "parquet" or (
-            wanted.format is None and Path(path).suffix.lower() in ("", ".parquet")
+    settings = pipeline.subscriptions
+    paths = []
+    for path in settings.path:
+        parquet = settings.format == "parquet" or (
+            settings.format is None and Path(path).suffix.lower() in ("", ".parquet")
         )
         if is_elsewhere(path) and not parquet:
             message = f"subscriptions.path: {path}: only Parquet is read from there"
             raise PipelineError(message, code="TC732", hint="copy it to this machine, or write it as Parquet")
         if parquet and (is_elsewhere(path) or Path(path).is_dir()):
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 # -- the job
@@ -296,7 +301,7 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
     progress = RunProgress(console, quiet=quiet)
     began = time.monotonic()
     try:
-        with chatter_to(log), interruptible() as listen, started(pipeline, log, progress) as spark:
+        with chatter_to(log), interruptible() as listen, start_session(pipeline, log, progress) as spark:
             listen()
             startup = time.monotonic() - began
             for path in sparks_own(pipeline):
@@ -328,7 +333,7 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
 
 
 @contextmanager
-def started(pipeline: Pipeline, log: Path, progress: RunProgress) -> Iterator[Any]:
+def start_session(pipeline: Pipeline, log: Path, progress: RunProgress) -> Iterator[Any]:
     """The session of the job; while Spark starts, which takes seconds, something is seen to go on."""
     from treecast.spark.job import job
 
@@ -398,13 +403,13 @@ def places(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
 
     sinks = pipeline.sinks
     what = "deliveries" if sinks.render else "matches"
-    found = [(f"{what} (Parquet)", sinks.matches_path)]
+    rows = [(f"{what} (Parquet)", sinks.matches_path)]
     if sinks.by_subscription:
-        found.append((f"{what} by subscription", sinks.by_subscription_path))
+        rows.append((f"{what} by subscription", sinks.by_subscription_path))
     if sinks.report:
         files = (("matches of each subscription", COUNTS_FILE), ("report", PAGE_FILE), ("picture", CHART_FILE))
-        found += [(name, str(Path(sinks.output, file))) for name, file in files]
-    return (*found, ("Spark's log", str(Path(sinks.output, LOG_FILE))))
+        rows += [(name, str(Path(sinks.output, file))) for name, file in files]
+    return (*rows, ("Spark's log", str(Path(sinks.output, LOG_FILE))))
 
 
 def write_report(pipeline: Pipeline, figures: Figures) -> None:
@@ -424,7 +429,7 @@ def write_report(pipeline: Pipeline, figures: Figures) -> None:
 
 def summary(figures: Figures) -> dict[str, Any]:
     """What run.json says of a job that is done, for programs."""
-    rendered = {"payload_bytes": figures.payload_bytes, "refused_deliveries": figures.refused_deliveries}
+    delivery_counts = {"payload_bytes": figures.payload_bytes, "refused_deliveries": figures.refused_deliveries}
     return {
         "state": "done",
         "began": figures.began,
@@ -435,7 +440,7 @@ def summary(figures: Figures) -> dict[str, Any]:
         "matches": figures.matches,
         "refused": figures.errors,
         "bytes": figures.size_bytes,
-        **({} if figures.payload_bytes is None else rendered),
+        **({} if figures.payload_bytes is None else delivery_counts),
         "subscriptions": figures.subscriptions,
         "subscriptions_matched": figures.subscriptions_matched,
         "places": dict(figures.places),

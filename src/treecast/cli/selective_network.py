@@ -61,16 +61,16 @@ def read_peers(parser: argparse.ArgumentParser, texts: list[str]) -> dict[str, s
     """
     from treecast.serve.address import format_address, parse_address
 
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for text in texts:
         name, equals, address = text.rpartition("=")
         if not equals or not name:
             parser.error(f"{text!r} is no neighbour: write NAME=HOST:PORT")
         try:
-            found[name] = format_address(*parse_address(address))
+            addresses[name] = format_address(*parse_address(address))
         except ValueError as error:
             parser.error(str(error))
-    return found
+    return addresses
 
 
 def run_broker(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:

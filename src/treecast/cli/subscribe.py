@@ -180,30 +180,30 @@ def _follow(client: HttpClient, options: argparse.Namespace, output: Output, not
     """From an event stream; returns how many could not be dealt with."""
     from treecast.serve.event_reader import EventReader
 
-    failed = count = 0
+    failures = count = 0
     for event in EventReader(client, options.ids, note).events():
         if event.name == "gone":
             note("documents in between are no longer kept, or belong to other data")
         if event.name != "delivery":
             continue
-        failed += not output(read_envelope(event.data))
+        failures += not output(read_envelope(event.data))
         count += 1
         if count == options.count:
             break
-    return failed
+    return failures
 
 
 def _pull(client: HttpClient, options: argparse.Namespace, output: Output) -> int:
     """By pulling and acknowledging; returns how many attempts failed."""
-    failed = done = 0
+    failures = done = 0
     # A command may take long: others should get what it does not get to.
     most = 1 if options.command else PULL_MAX
     while options.count is None or done < options.count:
-        wanted = most if options.count is None else min(most, options.count - done)
-        settled, refused = _pull_some(client, options.ids[0], wanted, output)
-        done += settled
-        failed += refused
-    return failed
+        batch_size = most if options.count is None else min(most, options.count - done)
+        successes, new_failures = _pull_some(client, options.ids[0], batch_size, output)
+        done += successes
+        failures += new_failures
+    return failures
 
 
 def _pull_some(client: HttpClient, id: str, most: int, output: Output) -> tuple[int, int]:
@@ -212,15 +212,15 @@ def _pull_some(client: HttpClient, id: str, most: int, output: Output) -> tuple[
 
     answer = client.ask_again("POST", subscription_path(id, ":pull"), {"max": most, "wait_ms": PULL_WAIT_MS})
     waiting = [read_envelope(envelope) for envelope in answer.json["deliveries"]]
-    done: list[str] = []
-    failed: list[str] = []
+    successes: list[str] = []
+    failures: list[str] = []
     try:
         while waiting:
             is_done = output(waiting[0])
-            (done if is_done else failed).append(waiting.pop(0).id)
-        return len(done), len(failed)
+            (successes if is_done else failures).append(waiting.pop(0).id)
+        return len(successes), len(failures)
     finally:  # also after Ctrl-C: what was not dealt with is for others, at once
-        failed += [delivery.id for delivery in waiting]
-        for action, ids in ((":ack", done), (":fail", failed)):
+        failures += [delivery.id for delivery in waiting]
+        for action, ids in ((":ack", successes), (":fail", failures)):
             if ids:
                 client.ask_again("POST", subscription_path(id, action), {"deliveries": ids})

@@ -66,10 +66,14 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     for name, help in LIMITS.items():
         option(f"--{name.replace('_', '-')}", metavar="N", type=_size, default=0, help=help)
     create.set_defaults(run=lambda options: _create(create, options))
-    shown = add_subcommand(actions, "list", "show the tokens, without their secrets", "Shows the tokens.", LIST_EPILOG)
-    _add_data(shown)
-    shown.add_argument("--format", metavar="FORMAT", choices=("text", "json"), default="text", help="text or json")
-    shown.set_defaults(run=lambda options: _list(shown, options))
+    list_parser = add_subcommand(
+        actions, "list", "show the tokens, without their secrets", "Shows the tokens.", LIST_EPILOG
+    )
+    _add_data(list_parser)
+    list_parser.add_argument(
+        "--format", metavar="FORMAT", choices=("text", "json"), default="text", help="text or json"
+    )
+    list_parser.set_defaults(run=lambda options: _list(list_parser, options))
     revoke = add_subcommand(
         actions, "revoke", "end tokens, and what they have open", "Ends tokens, at once.", REVOKE_EPILOG
     )
@@ -84,10 +88,10 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 def _duration(text: str) -> int:
     """In seconds."""
-    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
-    if found is None:
+    parts = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
+    if parts is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no time: write 90m, 12h or 30d")
-    return int(found[1]) * SECONDS[found[2]]
+    return int(parts[1]) * SECONDS[parts[2]]
 
 
 def _size(text: str) -> int:

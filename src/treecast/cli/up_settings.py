@@ -111,12 +111,12 @@ def sections() -> dict[str, Any]:
 
 def with_inner(structs: Mapping[str, Any]) -> dict[str, Any]:
     """A struct within a struct is a section of its own, called after its field."""
-    found: dict[str, Any] = {}
+    sections: dict[str, Any] = {}
     for section, defaults in structs.items():
-        found[section] = defaults
+        sections[section] = defaults
         fields = {name: getattr(defaults, name) for name in defaults.__struct_fields__}
-        found |= with_inner({name: value for name, value in fields.items() if hasattr(value, "__struct_fields__")})
-    return found
+        sections |= with_inner({name: value for name, value in fields.items() if hasattr(value, "__struct_fields__")})
+    return sections
 
 
 def table(structs: Mapping[str, Any] | None = None) -> dict[str, Setting]:
@@ -218,10 +218,10 @@ class _Resolver:
     def _is_given(self, name: str) -> bool:
         return name in self._found and bool(self._found[name].value)
 
-    def _take(self, setting: Setting, given: Any, place: str, origin: str, directory: Path | None = None) -> None:
+    def _take(self, setting: Setting, source: Any, place: str, origin: str, directory: Path | None = None) -> None:
         """The last one that is taken wins."""
         try:
-            value = convert(setting, given)
+            value = convert(setting, source)
         except ValueError as error:
             self._mistakes.append(Mistake(place, str(error)))
             value = _default(setting)
@@ -306,29 +306,29 @@ def _unknown(what: str, name: str, known: Iterator[str] | Mapping[str, Any] | Se
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def convert(setting: Setting, given: Any) -> Any:
+def convert(setting: Setting, source: Any) -> Any:
     """What was given, as text or as TOML has it, as the value that it stands for. Raises ValueError."""
     if setting.kind == "switch":
-        return _switch(given)
+        return _switch(source)
     if setting.kind in ("count", "duration", "size"):
-        return _number(setting.kind, given)
+        return _number(setting.kind, source)
     if setting.kind == "texts":
-        return _texts(given)
-    if not isinstance(given, str):
-        raise ValueError(f"{_shown(given)} is no text; put it in quotes")
-    if not given:
+        return _texts(source)
+    if not isinstance(source, str):
+        raise ValueError(f"{_shown(source)} is no text; put it in quotes")
+    if not source:
         if setting.is_optional:
             return None if setting.kind == "address" else ""
         raise ValueError("it is empty")
     if setting.kind == "address":
         from treecast.serve.address import parse_address
 
-        return parse_address(given)
-    if setting.kind == "choice" and given not in setting.choices:
-        near = difflib.get_close_matches(given, setting.choices, 1, 0.5)
+        return parse_address(source)
+    if setting.kind == "choice" and source not in setting.choices:
+        near = difflib.get_close_matches(source, setting.choices, 1, 0.5)
         hint = f"did you mean {near[0]}?" if near else f"write one of {', '.join(setting.choices)}"
-        raise ValueError(f"{given!r} is not known; {hint}")
-    return given
+        raise ValueError(f"{source!r} is not known; {hint}")
+    return source
 
 
 def _default(setting: Setting) -> Any:
@@ -337,48 +337,48 @@ def _default(setting: Setting) -> Any:
     return setting.default
 
 
-def _switch(given: Any) -> bool:
-    known = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    if isinstance(given, bool):
-        return given
-    if isinstance(given, str) and given.lower() in known:
-        return known[given.lower()]
-    raise ValueError(f"{_shown(given)} is neither true nor false")
+def _switch(source: Any) -> bool:
+    values = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if isinstance(source, bool):
+        return source
+    if isinstance(source, str) and source.lower() in values:
+        return values[source.lower()]
+    raise ValueError(f"{_shown(source)} is neither true nor false")
 
 
-def _texts(given: Any) -> list[str]:
+def _texts(source: Any) -> list[str]:
     """A list, also as TOML writes it, or texts with commas between them."""
-    if isinstance(given, str) and given.lstrip().startswith("["):
+    if isinstance(source, str) and source.lstrip().startswith("["):
         try:
-            given = tomllib.loads(f"list = {given}")["list"]
+            source = tomllib.loads(f"list = {source}")["list"]
         except ValueError:
-            raise ValueError(f'{_shown(given)} is no list of texts; write ["one", "two"]') from None
-    if isinstance(given, str):
-        given = [part.strip() for part in given.split(",") if part.strip()]
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-        raise ValueError(f'{_shown(given)} is no list of texts; write ["one", "two"]')
-    return given
+            raise ValueError(f'{_shown(source)} is no list of texts; write ["one", "two"]') from None
+    if isinstance(source, str):
+        source = [part.strip() for part in source.split(",") if part.strip()]
+    if not isinstance(source, list) or not all(isinstance(one, str) for one in source):
+        raise ValueError(f'{_shown(source)} is no list of texts; write ["one", "two"]')
+    return source
 
 
-def _number(kind: str, given: Any) -> int:
+def _number(kind: str, source: Any) -> int:
     units = {"count": {"": 1}, "duration": {"": 1, **DURATIONS}, "size": SIZES}[kind]
     examples = {"count": "1000", "duration": "500ms, 10s, 5m, 2h or 7d", "size": "4096, 64K, 16M or 2G"}
     value: int | None = None
-    if isinstance(given, int) and not isinstance(given, bool):
-        value = given
-    elif isinstance(given, str):
-        found = re.fullmatch(r"([0-9][0-9_]{0,18})\s*([A-Za-z]*?)(iB|B)?", given.strip(), re.ASCII)
-        if found and found[2] in units and (kind == "size" or not found[3]):
-            value = int(found[1].replace("_", "")) * units[found[2]]
+    if isinstance(source, int) and not isinstance(source, bool):
+        value = source
+    elif isinstance(source, str):
+        parts = re.fullmatch(r"([0-9][0-9_]{0,18})\s*([A-Za-z]*?)(iB|B)?", source.strip(), re.ASCII)
+        if parts and parts[2] in units and (kind == "size" or not parts[3]):
+            value = int(parts[1].replace("_", "")) * units[parts[2]]
     if value is None:
-        raise ValueError(f"{_shown(given)} is no {kind}; write {examples[kind]}")
+        raise ValueError(f"{_shown(source)} is no {kind}; write {examples[kind]}")
     if not 1 <= value <= NUMBER_MAX:
-        raise ValueError(f"{_shown(given)} is out of range; it is at least 1")
+        raise ValueError(f"{_shown(source)} is out of range; it is at least 1")
     return value
 
 
-def _shown(given: Any) -> str:
-    return repr(given)[:100]
+def _shown(source: Any) -> str:
+    return repr(source)[:100]
 
 
 def format_value(setting: Setting, value: Any) -> str:

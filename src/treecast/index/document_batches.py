@@ -57,16 +57,16 @@ def usable_cpus() -> int:
 
 def take(source: Iterator[AnyDocument], count: int) -> list[NativeDocument]:
     """Up to `count` documents, and no more bytes than a batch may hold beyond the first."""
-    taken: list[NativeDocument] = []
+    documents: list[NativeDocument] = []
     size = 0
     for document in islice(source, count):
         if document is None or not hasattr(document, "__len__"):
             raise TypeError(f"a document is bytes, not {kind_of(document)}")
-        taken.append(native_document(document))
+        documents.append(native_document(document))
         size += document.size_bytes if isinstance(document, Document) else len(document)
         if size >= BATCH_BYTES_MAX:
             break
-    return taken
+    return documents
 
 
 def _bytes(documents: Sequence[NativeDocument]) -> int:

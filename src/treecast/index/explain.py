@@ -170,9 +170,9 @@ def explain(
         raise TypeError("a document is bytes, not str; encode text as UTF-8 first")
     text = query.encode("utf-8", "surrogatepass")
     bindings = list((namespaces or {}).items())
-    given = document.native if isinstance(document, Document) else bytes(document)
+    source = document.native if isinstance(document, Document) else bytes(document)
     branch, steps, miss = _native.explain(
-        given, text, bindings, ordered, (limits or Limits()).native(), native_entities(entities)
+        source, text, bindings, ordered, (limits or Limits()).native(), native_entities(entities)
     )
     return Explanation(
         matched=miss is None,
@@ -206,12 +206,12 @@ def places_with_values(
     places_max: int = PLACES_MAX,
 ) -> list[tuple[Place, tuple[str, ...]]]:
     """As `places`, with the string values of relative expressions at each of the items."""
-    given = document.native if isinstance(document, Document) else bytes(document)
+    source = document.native if isinstance(document, Document) else bytes(document)
     texts = [expression.encode() for expression in expressions]
     settings = (limits or Limits()).native(), native_entities(entities)
     bindings = list((namespaces or {}).items())
-    found = _native.places(given, query.encode(), texts, bindings, places_max, *settings)
-    return [(Place(*place), values) for place, values in found]
+    pairs = _native.places(source, query.encode(), texts, bindings, places_max, *settings)
+    return [(Place(*place), values) for place, values in pairs]
 
 
 def _place(raw: tuple[Any, ...] | None) -> Place | None:
@@ -265,9 +265,9 @@ def _reason(condition: Condition) -> str:
     return ", ".join(f"{place.path} is {_quote(place.value)}" for place in condition.places)
 
 
-def _namespaces(other: Place, wanted: str) -> str:
+def _namespaces(other: Place, query_namespace: str) -> str:
     where = f"{other.path}, line {other.line}, is in {_namespace_text(other.namespace)}"
-    return f"only the namespace differs: {where}, the query wants {_namespace_text(wanted)}"
+    return f"only the namespace differs: {where}, the query wants {_namespace_text(query_namespace)}"
 
 
 def _namespace_text(namespace: str) -> str:
@@ -275,5 +275,5 @@ def _namespace_text(namespace: str) -> str:
 
 
 def _quote(value: str) -> str:
-    shown = printable(value)
-    return f'"{shown[:VALUE_CHARS_MAX]}…"' if len(shown) > VALUE_CHARS_MAX else f'"{shown}"'
+    text = printable(value)
+    return f'"{text[:VALUE_CHARS_MAX]}…"' if len(text) > VALUE_CHARS_MAX else f'"{text}"'

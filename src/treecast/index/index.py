@@ -197,9 +197,9 @@ class Index:
 
     def remove_many(self, ids: Iterable[str]) -> int:
         """Take all of these out, or none if one of them is unknown: then as `remove`. Returns how many they were."""
-        removed = self._native.remove_many(check_ids(ids))
+        count = self._native.remove_many(check_ids(ids))
         self.revision += 1
-        return removed
+        return count
 
     def catch_up(self, gone: Iterable[str], added: Iterable[tuple[str, str] | Subscription]) -> None:
         """Bring a loaded index up to date, in one change: what it missed since it was saved.
@@ -217,8 +217,8 @@ class Index:
 
     def missing(self, ids: Iterable[str]) -> list[str]:
         """Those of these ids that no subscription has. One call for many is much faster than `in` for each."""
-        wanted = check_ids(ids)
-        return [wanted[place] for place in self._native.unknown(wanted)]
+        texts = check_ids(ids)
+        return [texts[place] for place in self._native.unknown(texts)]
 
     def __len__(self) -> int:
         return self._native.size()

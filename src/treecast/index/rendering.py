@@ -88,11 +88,11 @@ def render_batches(
         if not waiting:
             return
         parallel = threads_for(index, waiting, threads)
-        done, pieces, runs = _native.render_many(index, waiting, parallel, report, payload_bytes_max, first, limits)
+        count, pieces, runs = _native.render_many(index, waiting, parallel, report, payload_bytes_max, first, limits)
         table = _table(pieces, runs, first)
         yield (table, error_table(_rejected(pieces), (), first)) if report else table
-        first += done
-        del waiting[:done]
+        first += count
+        del waiting[:count]
 
 
 def render_part(
@@ -240,10 +240,10 @@ def _payload_columns(batch: _native.DeliveryBatch) -> list[pa.Array]:
     is_refused = pc.less(numbers, 0)
     missing = pa.scalar(None, pa.int64())
     which = pc.if_else(is_refused, pc.subtract(-1, numbers), missing)
-    built = pc.if_else(is_refused, missing, numbers)
+    positions = pc.if_else(is_refused, missing, numbers)
     codes = pa.array([error.code for error in refusals], pa.string())
     messages = pa.array([str(error) for error in refusals], pa.string())
-    return [pa.DictionaryArray.from_arrays(built, payloads, safe=False), codes.take(which), messages.take(which)]
+    return [pa.DictionaryArray.from_arrays(positions, payloads, safe=False), codes.take(which), messages.take(which)]
 
 
 def _column(batch: _native.DeliveryBatch, kind: pa.DataType, length: int, *places: tuple[int, int]) -> pa.Array:
@@ -255,4 +255,4 @@ def _column(batch: _native.DeliveryBatch, kind: pa.DataType, length: int, *place
 
 
 def _rejected(pieces: Sequence[_native.DeliveryBatch]) -> list[tuple[int, DocumentError]]:
-    return sorted((rejected for piece in pieces for rejected in piece.rejected), key=lambda one: one[0])
+    return sorted((rejection for piece in pieces for rejection in piece.rejected), key=lambda one: one[0])

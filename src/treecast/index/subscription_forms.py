@@ -69,10 +69,10 @@ def spark_columns(frame: Any) -> Any:
             hint="read them as a batch, or match in foreachBatch to pick up changes",
         )
     names = {name.lower(): name for name in frame.columns}
-    for wanted in FIELDS[:2]:
-        if wanted not in names:
+    for field_name in FIELDS[:2]:
+        if field_name not in names:
             raise PipelineError(
-                f"the subscriptions have no column {wanted}, only {_listed(list(names))}",
+                f"the subscriptions have no column {field_name}, only {_enumerate_names(list(names))}",
                 code="TC703",
                 hint=f"they need {', '.join(FIELDS[:2])}; {', '.join(FIELDS[2:])} if wanted",
             )
@@ -80,24 +80,24 @@ def spark_columns(frame: Any) -> Any:
     return frame.select(*[frame[name].alias(name.lower()) for name in wanted_names])
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:LISTED_MAX])
-    return shown + (", …" if len(names) > LISTED_MAX else "") if names else "none at all"
+def _enumerate_names(names: Sequence[str]) -> str:
+    text = ", ".join(names[:LISTED_MAX])
+    return text + (", …" if len(names) > LISTED_MAX else "") if names else "none at all"
 
 
 def _subscription_columns(table: pa.Table | pa.RecordBatch) -> pa.Table:
     import pyarrow as pa
 
     columns: dict[str, Any] = {}
-    for number, spelled in enumerate(table.schema.names):
-        name = spelled.lower()
+    for number, column_name in enumerate(table.schema.names):
+        name = column_name.lower()
         if name in columns:
             raise _bad(f"the column {name!r} appears twice", "name each column once")
         if name in FIELDS:
             columns[name] = _with_plain_values(table.column(number))
     for name in FIELDS[:2]:
         if name not in columns:
-            hint = f"it needs the columns id and query, both strings; it has {_listed(table.schema.names)}"
+            hint = f"it needs the columns id and query, both strings; it has {_enumerate_names(table.schema.names)}"
             raise _bad(f"the table has no column {name!r}", hint)
     if "namespaces" in columns:
         columns["namespaces"] = _with_maps(columns["namespaces"])
@@ -111,8 +111,8 @@ def _with_plain_values(column: Any) -> Any:
     if not pa.types.is_dictionary(column.type) or not pa.types.is_string_view(column.type.value_type):
         return column
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    made = [pa.DictionaryArray.from_arrays(one.indices, one.dictionary.cast(pa.large_string())) for one in chunks]
-    return pa.chunked_array(made, pa.dictionary(column.type.index_type, pa.large_string()))
+    arrays = [pa.DictionaryArray.from_arrays(one.indices, one.dictionary.cast(pa.large_string())) for one in chunks]
+    return pa.chunked_array(arrays, pa.dictionary(column.type.index_type, pa.large_string()))
 
 
 def _with_maps(column: Any) -> Any:
@@ -186,11 +186,11 @@ def namespaces_of(value: Any) -> dict[str, str]:
     if isinstance(value, str):
         if value.lstrip().startswith("{"):
             try:
-                decoded = json.loads(value)
+                bindings = json.loads(value)
             except ValueError:
-                decoded = None
-            if isinstance(decoded, dict) and all(isinstance(v, str) for v in decoded.values()):
-                return decoded
+                bindings = None
+            if isinstance(bindings, dict) and all(isinstance(v, str) for v in bindings.values()):
+                return bindings
             raise _bad(f"these namespaces are no JSON object of strings: {value[:80]!r}", 'write {"p": "uri"} or p=uri')
         pairs = [part.partition("=") for part in value.split()]
         if not all(equals for _, equals, _ in pairs):
@@ -290,17 +290,17 @@ def _distinct_settings(table: pa.Table | pa.RecordBatch) -> tuple[pa.Array | Non
     if not extra or not table.num_rows:
         return None, []
     codes, firsts = _distinct([_key(_flat(table.column(field))) for field in extra])
-    chosen = {field: _flat(table.column(field)).take(firsts).to_pylist() for field in extra}
+    values = {field: _flat(table.column(field)).take(firsts).to_pylist() for field in extra}
     absent = [None] * len(firsts)
-    return codes, list(zip(*(chosen.get(field, absent) for field in FIELDS[2:]), strict=True))
+    return codes, list(zip(*(values.get(field, absent) for field in FIELDS[2:]), strict=True))
 
 
 def _settings(namespaces: Any, ordered: Any, deliver: Any) -> tuple[dict[str, str], bool, Deliver]:
     bindings = namespaces_of(namespaces)
     wrong = [text for binding in bindings.items() for text in binding if not isinstance(text, str)]
     if wrong:
-        found = "null" if wrong[0] is None else repr(wrong[0])
-        raise _bad(f"prefixes and namespaces are strings, not {found}", "write p=uri, or a map of strings")
+        culprit = "null" if wrong[0] is None else repr(wrong[0])
+        raise _bad(f"prefixes and namespaces are strings, not {culprit}", "write p=uri, or a map of strings")
     return bindings, _ordered_of(ordered), _deliver_of(deliver)
 
 
@@ -320,8 +320,8 @@ def _key(column: pa.Array) -> pa.Array:
         # a row something that no namespace is, or joining would make the whole row one.
         parts = (pc.fill_null(part.cast(pa.string()), "\x03") for part in (column.keys, column.items))
         lists = [pa.ListArray.from_arrays(column.offsets, part) for part in parts]
-        joined = [pc.binary_join(part, "\x00") for part in lists]
-        return pc.if_else(pc.is_valid(column), pc.binary_join_element_wise(*joined, "\x01"), None)
+        texts = [pc.binary_join(part, "\x00") for part in lists]
+        return pc.if_else(pc.is_valid(column), pc.binary_join_element_wise(*texts, "\x01"), None)
     if pa.types.is_struct(column.type):
         fields = [part.cast(pa.string()) for part in column.flatten()]
         return pc.binary_join_element_wise(*fields, "\x00", null_handling="replace", null_replacement="\x03")
@@ -339,11 +339,11 @@ def _distinct(keys: list[pa.Array]) -> tuple[pa.Array, pa.Array]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    joined = pc.binary_join_element_wise(*keys, "\x02", null_handling="replace", null_replacement="\x03")
-    encoded = joined.dictionary_encode()
-    rows = pa.table({"code": encoded.indices, "row": _numbers(len(joined))})
+    texts = pc.binary_join_element_wise(*keys, "\x02", null_handling="replace", null_replacement="\x03")
+    dictionary = texts.dictionary_encode()
+    rows = pa.table({"code": dictionary.indices, "row": _numbers(len(texts))})
     firsts = rows.group_by("code").aggregate([("row", "min")]).sort_by("code")
-    return encoded.indices, firsts.column("row_min").combine_chunks()
+    return dictionary.indices, firsts.column("row_min").combine_chunks()
 
 
 def _numbers(count: int) -> pa.Array:
@@ -376,42 +376,42 @@ def _texts(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
     return _flat(column.cast(pa.large_string()))
 
 
-def add_reporting(given: Any, add: Add, check: Check) -> pa.Table:
+def add_reporting(source: Any, add: Add, check: Check) -> pa.Table:
     """Add the good ones by `add`, which takes all or none, and list the others in a table."""
     import pyarrow as pa
 
-    refused: list[dict[str, Any]] = []
-    is_table = hasattr(given, "schema")
-    count = given.num_rows if is_table else len(given)
-    for row, unfit in (unfit_rows if is_table else _unfit_items)(given, check).items():
-        id, query = (given.column(name)[row].as_py() for name in ("id", "query")) if is_table else pair_of(given[row])
-        refused.append(_refused_row(row, id, query, unfit))
+    refusals: list[dict[str, Any]] = []
+    is_table = hasattr(source, "schema")
+    count = source.num_rows if is_table else len(source)
+    for row, unfit in (unfit_rows if is_table else _unfit_items)(source, check).items():
+        id, query = (source.column(name)[row].as_py() for name in ("id", "query")) if is_table else pair_of(source[row])
+        refusals.append(_refusal_row(row, id, query, unfit))
     rows: Sequence[int] = range(count)
-    if refused:
-        lacking = {row["row"] for row in refused}
+    if refusals:
+        lacking = {row["row"] for row in refusals}
         rows = [row for row in rows if row not in lacking]
     while True:
         # The second round adds what the first found good; a third only if another thread added an id meanwhile.
-        part = given if len(rows) == count else _rows(given, rows)
+        part = source if len(rows) == count else _rows(source, rows)
         answer = add(part, len(rows))
         if answer is None:
             break
         for number, id, error in answer[1]:
             query = part.column("query")[number].as_py() if is_table else pair_of(part[number])[1]
-            refused.append(_refused_row(rows[number], id, query, error))
+            refusals.append(_refusal_row(rows[number], id, query, error))
         bad = {number for number, _, _ in answer[1]}
         rows = [row for number, row in enumerate(rows) if number not in bad]
-    refused.sort(key=lambda row: row["row"])
+    refusals.sort(key=lambda row: row["row"])
     fields = [(name, pa.int64() if name in ("row", "position") else pa.string()) for name in REFUSED_FIELDS]
-    return pa.Table.from_pylist(refused, schema=pa.schema(fields))
+    return pa.Table.from_pylist(refusals, schema=pa.schema(fields))
 
 
-def _rows(given: Any, rows: Sequence[int]) -> Any:
-    if not hasattr(given, "schema"):
-        return [given[row] for row in rows]
+def _rows(source: Any, rows: Sequence[int]) -> Any:
+    if not hasattr(source, "schema"):
+        return [source[row] for row in rows]
     import pyarrow as pa
 
-    return given.take(pa.array(rows, pa.int64()))  # with a type: there may be none
+    return source.take(pa.array(rows, pa.int64()))  # with a type: there may be none
 
 
 def pair_of(item: tuple[str, str] | Subscription) -> tuple[str, str]:
@@ -419,15 +419,15 @@ def pair_of(item: tuple[str, str] | Subscription) -> tuple[str, str]:
     return (item.id, item.query) if isinstance(item, Subscription) else item
 
 
-def _refused_row(row: int, id: str | None, query: str | None, error: QueryError) -> dict[str, Any]:
+def _refusal_row(row: int, id: str | None, query: str | None, error: QueryError) -> dict[str, Any]:
     values = (row, id, query, error.code, str(error), getattr(error, "position", 0))
     return dict(zip(REFUSED_FIELDS, values, strict=True))
 
 
-def all_refused(count: int, refused: Sequence[tuple[int, str | None, QueryError]]) -> QueryError:
+def all_refused(count: int, refusals: Sequence[tuple[int, str | None, QueryError]]) -> QueryError:
     """The error that says that nothing was added, and why. A subscription without an id goes by its row."""
-    listed = tuple((f"row {row}" if id is None else id, str(error)) for row, id, error in refused)
-    names = [f"row {row}" if id is None else repr(id[:80]) for row, id, _ in refused]
+    messages = tuple((f"row {row}" if id is None else id, str(error)) for row, id, error in refusals)
+    names = [f"row {row}" if id is None else repr(id[:80]) for row, id, _ in refusals]
     if count == 1:
         text, hint = f"nothing was added: the subscription {names[0]} was refused", ""
     else:
@@ -435,10 +435,10 @@ def all_refused(count: int, refused: Sequence[tuple[int, str | None, QueryError]
             f"nothing was added: {count} subscriptions were refused",
             "leave them out or fix them, and add all again",
         )
-    for name, (_, message) in zip(names, listed, strict=True):
+    for name, (_, message) in zip(names, messages, strict=True):
         text += f"\n{name}: {message}"
-    first = refused[0][2]
-    error = QueryError(text, code="TC140" if count > 1 else first.code, hint=hint, refused=listed)
+    first = refusals[0][2]
+    error = QueryError(text, code="TC140" if count > 1 else first.code, hint=hint, refused=messages)
     error.hint = hint or first.hint  # that of a single one is in the text already
     error.position = getattr(first, "position", 0)
     return error

@@ -78,11 +78,11 @@ class Entry:
     local: str | None = None
     parent: int = -1
     gap: bool = False  # it lies anywhere below `parent`, not just one level below
-    widened: int = 0  # how often the gap was made longer by a choice
+    gap_growth: int = 0  # how often the gap was made longer by a choice
     tests: tuple[Test, ...] = ()  # its string value passes them
     origins: tuple[tuple[int, Step], ...] = ()  # the step selects it from that entry, positions and all
-    denied: tuple[Condition, ...] = ()  # they are false of it
-    granted: tuple[Condition, ...] = ()  # true of it, beyond what the rest says
+    denials: tuple[Condition, ...] = ()  # they are false of it
+    facts: tuple[Condition, ...] = ()  # true of it, beyond what the rest says
 
 
 Alternative: TypeAlias = Callable[["Case"], None]
@@ -91,12 +91,12 @@ Alternative: TypeAlias = Callable[["Case"], None]
 class Case:
     """Facts and open choices; `dead` says that no document fits. Made by `of`, taken apart by `split`."""
 
-    __slots__ = ("attributes", "budget", "choices", "dead", "entries", "merged")
+    __slots__ = ("attributes", "budget", "choices", "dead", "entries", "stand_ins")
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.entries = [Entry("document"), Entry("element", parent=DOCUMENT)]
-        self.merged: dict[int, int] = {}  # an entry that turned out to be another one -> that one
+        self.stand_ins: dict[int, int] = {}  # an entry that turned out to be another one -> that one
         self.attributes: dict[tuple[int, str, str], int] = {}  # (element, uri, local) -> the attribute
         self.choices: list[tuple[Alternative, ...]] = []
         self.dead = False
@@ -111,19 +111,19 @@ class Case:
         self.budget.spend(len(self.entries) + len(self.choices))
         twin = Case.__new__(Case)
         twin.budget = self.budget
-        twin.entries, twin.merged = self.entries.copy(), self.merged.copy()
+        twin.entries, twin.stand_ins = self.entries.copy(), self.stand_ins.copy()
         twin.attributes = self.attributes.copy()
         twin.choices, twin.dead = self.choices.copy(), self.dead
         return twin
 
     def find(self, at: int) -> int:
         """The entry that stands for `at` now."""
-        while at in self.merged:
-            at = self.merged[at]
+        while at in self.stand_ins:
+            at = self.stand_ins[at]
         return at
 
     def live(self) -> list[int]:
-        return [at for at in range(len(self.entries)) if at not in self.merged]
+        return [at for at in range(len(self.entries)) if at not in self.stand_ins]
 
     # Facts in.
 
@@ -141,7 +141,7 @@ class Case:
                     self._grant(at, condition)
                 self.choices.append(tuple(partial(Case.assume, at=at, condition=operand) for operand in operands))
             case Not(operand):
-                self.entries[at] = replace(self.entries[at], denied=(*self.entries[at].denied, operand))
+                self.entries[at] = replace(self.entries[at], denials=(*self.entries[at].denials, operand))
             case Exists((path,)):
                 self._assume_path(at, path, ())
             case Compare((path,), relation, value):
@@ -164,18 +164,18 @@ class Case:
 
     def _grant(self, at: int, condition: Condition) -> None:
         entry = self.entries[at]
-        self.budget.spend(len(entry.granted))
-        self.entries[at] = replace(entry, granted=(*entry.granted, condition))
+        self.budget.spend(len(entry.facts))
+        self.entries[at] = replace(entry, facts=(*entry.facts, condition))
 
     def _assume_path(self, at: int, path: Path, tests: tuple[Test, ...]) -> None:
         self.follow(DOCUMENT if path.absolute else at, path.steps, tests)
 
     def follow(self, at: int, steps: Sequence[Step], tests: tuple[Test, ...]) -> None:
         """Note that the steps lead from the entry to something that passes the tests."""
-        for done, step in enumerate(steps, 1):
+        for count, step in enumerate(steps, 1):
             self.budget.spend(1)
             at = self.find(at)
-            context, rest = at, steps[done:]
+            context, rest = at, steps[count:]
             if step.axis == "descendant-or-self" or (step.axis == "self" and step.gap):
                 self.choices.append(
                     (
@@ -226,9 +226,9 @@ class Case:
             return self.find(ROOT)
         tests: tuple[Test, ...] = (("!=", ""),) if step.kind == "text" else ()  # no text is empty
         self.entries.append(Entry(step.kind, step.uri, step.local, at, gap, tests=tests))
-        placed = len(self.entries) - 1
-        self._note_attribute(placed)
-        return self.find(placed)
+        position = len(self.entries) - 1
+        self._note_attribute(position)
+        return self.find(position)
 
     def narrow(self, at: int, kind: str, uri: str | None, local: str | None) -> None:
         """Note that the entry is of that kind and name."""
@@ -257,10 +257,10 @@ class Case:
             target,
             tests=target.tests + old.tests,
             origins=target.origins + old.origins,
-            denied=target.denied + old.denied,
-            granted=target.granted + old.granted,
+            denials=target.denials + old.denials,
+            facts=target.facts + old.facts,
         )
-        self.merged[at] = into
+        self.stand_ins[at] = into
         if old.kind != "element":
             return
         self.budget.spend(len(self.entries))
@@ -299,7 +299,7 @@ class Case:
         parents = {self.entries[at].parent for at in self.live()}
         for at in self.live():
             entry = self.entries[at]
-            is_specific = entry.uri or entry.local or entry.tests or entry.denied or entry.granted or at in parents
+            is_specific = entry.uri or entry.local or entry.tests or entry.denials or entry.facts or at in parents
             is_specific = is_specific or any(step.predicates for _, step in entry.origins)
             if entry.kind == "element" and entry.gap and entry.parent != DOCUMENT and not is_specific:
                 return (partial(Case._hang, at=at, parent=entry.parent, gap=False),)
@@ -316,7 +316,7 @@ class Case:
                 return self._owners(at, ROOT)
             if entry.kind != "element":
                 return self._owners(at, entry.parent)
-            if entry.widened < gaps_max:
+            if entry.gap_growth < gaps_max:
                 return (
                     partial(Case._hang, at=at, parent=entry.parent, gap=False),
                     partial(Case._widen_once, at=at),
@@ -343,7 +343,7 @@ class Case:
         """The gap is filled by at least two elements: what remains of it lies between them."""
         upper = self._add_element(self.entries[at].parent, gap=False)
         lower = self._add_element(upper, gap=True)
-        self.entries[lower] = replace(self.entries[lower], widened=self.entries[at].widened + 1)
+        self.entries[lower] = replace(self.entries[lower], gap_growth=self.entries[at].gap_growth + 1)
         self._hang(at, lower, gap=False)
 
     def _add_element(self, parent: int, gap: bool) -> int:

@@ -115,8 +115,8 @@ class _CaseEvaluator:
                 self.hanging[above].append(at)
                 if not self.entries[at].gap:
                     self.children[above].append(at)
-        self.known: dict[tuple[int, int], bool] = {}  # (condition, entry) -> whether it holds there
-        self.denied: dict[int, frozenset[Condition]] = {}  # entry -> what is denied of it, once somebody asked
+        self.answers: dict[tuple[int, int], bool] = {}  # (condition, entry) -> whether it holds there
+        self.denials: dict[int, frozenset[Condition]] = {}  # entry -> what is denied of it, once somebody asked
 
     def contradicts(self) -> bool:
         """Whether no document can be like this."""
@@ -124,14 +124,14 @@ class _CaseEvaluator:
         self.budget.spend(len(live) + sum(len(entry.tests) for _, entry in live))
         if any(is_impossible(entry.tests) for _, entry in live):
             return True
-        return any(self.holds(condition, at) for at, entry in live for condition in entry.denied)
+        return any(self.holds(condition, at) for at, entry in live for condition in entry.denials)
 
     def holds(self, condition: Condition, at: int) -> bool:
         key = (id(condition), at)  # conditions live as long as the search
-        if key not in self.known:
-            self.budget.spend(1 + len(self.entries[at].granted))
-            self.known[key] = condition in self.entries[at].granted or self._holds(condition, at)
-        return self.known[key]
+        if key not in self.answers:
+            self.budget.spend(1 + len(self.entries[at].facts))
+            self.answers[key] = condition in self.entries[at].facts or self._holds(condition, at)
+        return self.answers[key]
 
     def _holds(self, condition: Condition, at: int) -> bool:
         match condition:
@@ -142,15 +142,15 @@ class _CaseEvaluator:
             case Exists(paths):
                 return any(self.reaches(path, at) for path in paths)
             case Compare(paths, relation, value):
-                return any(self._passes(found, (relation, value)) for path in paths for found in self.walk(path, at))
+                return any(self._passes(end, (relation, value)) for path in paths for end in self.walk(path, at))
             case Call(path, text):
                 return self._first_passes(at, path, (condition.name, text))
             case Not(operand):
                 if self._is_denied(operand, at):
                     return True
-                supposed = self.case.copy()
-                supposed.assume(at, operand)
-                return self.search.refute(supposed, self.depth + 1)
+                assumption = self.case.copy()
+                assumption.assume(at, operand)
+                return self.search.refute(assumption, self.depth + 1)
             case Position(relation, number):
                 return relation == "<=" if number is None else _always(relation, number)
             case Last(relation, number):
@@ -160,10 +160,10 @@ class _CaseEvaluator:
         raise AssertionError(condition)
 
     def _is_denied(self, condition: Condition, at: int) -> bool:
-        if at not in self.denied:
-            self.budget.spend(len(self.entries[at].denied))
-            self.denied[at] = frozenset(self.entries[at].denied)
-        return condition in self.denied[at]
+        if at not in self.denials:
+            self.budget.spend(len(self.entries[at].denials))
+            self.denials[at] = frozenset(self.entries[at].denials)
+        return condition in self.denials[at]
 
     def _passes(self, at: int, test: Test) -> bool:
         self.budget.spend(1 + len(self.entries[at].tests))
@@ -180,14 +180,14 @@ class _CaseEvaluator:
         """Whether the first thing that the path selects passes the test; of several, the first is unknown."""
         if not test[1]:
             return True
-        known = (
+        calls = (
             (first.name, first.text)
-            for first in self.entries[at].granted
+            for first in self.entries[at].facts
             if isinstance(first, Call) and first.path == path
         )
-        if implies(tuple(known), test):
+        if implies(tuple(calls), test):
             return True
-        return _selects_one(path) and any(self._passes(found, test) for found in self.walk(path, at))
+        return _selects_one(path) and any(self._passes(end, test) for end in self.walk(path, at))
 
     def walk(self, path: Path, at: int) -> set[int]:
         """The entries that the path is certain to select from `at`."""
@@ -197,27 +197,27 @@ class _CaseEvaluator:
         """Whether the path is certain to select anything: of its last step, one entry is enough."""
         if not path.steps:
             return True
-        reached = self._walk(path, path.steps[:-1], at)
-        return bool(reached) and any(True for _ in self._step(path.steps[-1], reached))
+        ends = self._walk(path, path.steps[:-1], at)
+        return bool(ends) and any(True for _ in self._step(path.steps[-1], ends))
 
     def _walk(self, path: Path, steps: Sequence[Step], at: int) -> set[int]:
-        reached = {DOCUMENT if path.absolute else at}
+        ends = {DOCUMENT if path.absolute else at}
         for step in steps:
-            if not reached:
+            if not ends:
                 break
-            reached = set(self._step(step, reached))
-        return reached
+            ends = set(self._step(step, ends))
+        return ends
 
     def _step(self, step: Step, contexts: set[int]) -> Iterator[int]:
         candidates = self._candidates(step, contexts)
         self.budget.spend(1 + len(candidates))
         for at in sorted(candidates, reverse=True):  # most is known of what a query ends with, and that was added last
             entry = self.entries[at]
-            named = (step.uri is None or step.uri == entry.uri) and (step.local is None or step.local == entry.local)
-            if entry.kind == step.kind and named and all(self.holds(predicate, at) for predicate in step.predicates):
+            has_name = (step.uri is None or step.uri == entry.uri) and (step.local is None or step.local == entry.local)
+            if entry.kind == step.kind and has_name and all(self.holds(predicate, at) for predicate in step.predicates):
                 yield at
         if any(is_positional(predicate) for predicate in step.predicates):
-            yield from self._counted(step, contexts)
+            yield from self._select_by_position(step, contexts)
 
     def _candidates(self, step: Step, contexts: set[int]) -> Collection[int]:
         if step.axis == "descendant-or-self" or (step.axis == "self" and step.gap):
@@ -240,7 +240,7 @@ class _CaseEvaluator:
         self.budget.spend(len(below))
         return below
 
-    def _counted(self, step: Step, contexts: set[int]) -> Iterator[int]:
+    def _select_by_position(self, step: Step, contexts: set[int]) -> Iterator[int]:
         """What a step with positions selects: known where the case has the same step, as far as it counts."""
         counting = 1 + max(i for i, predicate in enumerate(step.predicates) if is_positional(predicate))
         for at in self.live:

@@ -119,14 +119,14 @@ def is_impossible(tests: tuple[Test, ...]) -> bool:
     return not (starts_agree and all(longest_end.endswith(end) for end in ends))
 
 
-def implies(tests: tuple[Test, ...], asked: Test) -> bool:
-    """Whether it is certain that a string that passes all of the tests passes the asked one."""
-    if asked in tests or is_impossible(tests):
+def implies(tests: tuple[Test, ...], goal: Test) -> bool:
+    """Whether it is certain that a string that passes all of the tests passes `goal`."""
+    if goal in tests or is_impossible(tests):
         return True
     text = _known_text(tests)
     if text is not None:
-        return passes(text, asked)
-    relation, value = asked
+        return passes(text, goal)
+    relation, value = goal
     if relation in FUNCTIONS:
         return not value or any(
             FUNCTIONS[known].implies(str(literal), FUNCTIONS[relation], str(value))

@@ -101,17 +101,17 @@ def _text(relation: str, value: Value) -> str:
     return str(int(number)) if number == int(number) else str(number)
 
 
-def _write(element: _Element, inherited: str = "") -> str:
-    """The element as XML, inside one whose default namespace is `inherited`."""
+def _write(element: _Element, default_uri: str = "") -> str:
+    """The element as XML, inside one whose default namespace is `default_uri`."""
     uri, local = element.name
-    written = [] if uri == inherited else [f"xmlns={quoteattr(uri)}"]
+    parts = [] if uri == default_uri else [f"xmlns={quoteattr(uri)}"]
     prefixes = {XML: "xml"}
     for (attribute_uri, name), value in element.attributes.items():
         if attribute_uri and attribute_uri not in prefixes:
             prefixes[attribute_uri] = f"p{len(prefixes)}"
-            written.append(f"xmlns:{prefixes[attribute_uri]}={quoteattr(attribute_uri)}")
+            parts.append(f"xmlns:{prefixes[attribute_uri]}={quoteattr(attribute_uri)}")
         full = f"{prefixes[attribute_uri]}:{name}" if attribute_uri else name
-        written.append(f"{full}={quoteattr(value)}")
-    tag = " ".join([local, *written])
+        parts.append(f"{full}={quoteattr(value)}")
+    tag = " ".join([local, *parts])
     inner = "".join(escape(child) if isinstance(child, str) else _write(child, uri) for child in element.children)
     return f"<{tag}>{inner}</{local}>" if inner else f"<{tag}/>"
