@@ -94,7 +94,7 @@ private:
         if (!is_any_item && !read_test(step, above)) return std::nullopt;
         if (!read_predicates(step, here) || !read_rest(step.next, goal, here)) return std::nullopt;
         auto add_counter = [&](Counter counter) {
-            const Value one{.is_number = true, .number = 1};
+            const Value one{.is_number = true, .number = 1, .text = {}};
             here.push_back(reach_requirement(Reach::child, label_counter + static_cast<uint32_t>(counter),
                                              {*comparison_requirement(query_, Relation::gt, one)}));
         };

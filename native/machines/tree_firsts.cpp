@@ -92,7 +92,7 @@ void TreeRun::start_firsts() {
     firsts_ = std::make_unique<Firsts>();
     firsts_->met.resize(paths.size());
     for (uint32_t first = 0; first < paths.size(); ++first) {
-        Locals locals{.count = 0};
+        Locals locals{.count = 0, .label = {}};
         fire(locals, paths.label(first));
         firsts_->paths.push_back({locals, 0, StepKind::element, none, {}});
     }

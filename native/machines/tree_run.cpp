@@ -46,7 +46,7 @@ void TreeRun::forget_names() {
 
 // The labels that a name fires, as this machine numbers them, and what must be known about an element that has them.
 TreeRun::Locals TreeRun::localize(const uint32_t* labels, uint32_t any) const {
-    Locals locals{.count = 0};
+    Locals locals{.count = 0, .label = {}};
     auto fire_label = [&](uint32_t label) {
         if (label == none) return;
         if (uint32_t local = machine_->local(label); local != none) fire(locals, local);
