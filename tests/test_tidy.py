@@ -364,6 +364,12 @@ def test_functions_are_short() -> None:
     assert long == set(LONG_FUNCTIONS)
 
 
+def test_the_processor_is_asked_by_cpuid() -> None:
+    """`__builtin_cpu_supports` needs a table that the runtime of the wheels' compiler lacks: native/base/cpu.cpp asks."""
+    sources = files(".cpp", ".hpp", under=ROOT / "native")
+    assert [name_of(path) for path in sources if "__builtin_cpu_supports(" in path.read_text("utf-8")] == []
+
+
 def test_native_lines_have_no_stray_white_space() -> None:
     wrong = [
         f"{name_of(path)}:{number}"

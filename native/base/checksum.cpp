@@ -132,11 +132,6 @@ TREECAST_WIDE_CLMUL uint32_t multiply_wide(const char* data, size_t size, uint32
     return finish(narrow, data, size);
 }
 
-bool multiplies_wide() {
-    static const bool can = __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f");
-    return can;
-}
-
 #endif
 
 }  // namespace
@@ -145,7 +140,7 @@ uint32_t crc32_scalar(std::string_view data, uint32_t before) { return ~look_up(
 
 uint32_t crc32(std::string_view data, uint32_t before) {
 #if TREECAST_X86
-    if (data.size() >= wide_bytes && multiplies_carry_less() && multiplies_wide()) return ~multiply_wide(data.data(), data.size(), ~before);
+    if (data.size() >= wide_bytes && multiplies_carry_less_wide()) return ~multiply_wide(data.data(), data.size(), ~before);
     if (data.size() >= 64 && multiplies_carry_less()) return ~multiply(data.data(), data.size(), ~before);
 #endif
     return crc32_scalar(data, before);

@@ -18,20 +18,21 @@ std::atomic<int> forced{-1};
 // What the processor has and the system saves. By CPUID itself: __builtin_cpu_supports needs a table that not every compiler's
 // runtime has.
 struct Processor {
-    bool carry_less = false, avx2 = false, avx512 = false;
+    bool carry_less = false, carry_less_wide = false, avx2 = false, avx512 = false;
 
     Processor() {
-        unsigned basic = 0, extended = 0, more = 0, rest = 0;
+        unsigned basic = 0, extended = 0, vectors = 0, more = 0, rest = 0;
         if (!__get_cpuid(1, &rest, &rest, &basic, &rest)) return;
         carry_less = has(basic, 1) && has(basic, 19);   // PCLMULQDQ, SSE4.1
         if (!has(basic, 27)) return;                    // OSXSAVE: the system says which registers it saves
         uint64_t saved = registers_saved();
-        if (!__get_cpuid_count(7, 0, &rest, &extended, &rest, &rest)) return;
+        if (!__get_cpuid_count(7, 0, &rest, &extended, &vectors, &rest)) return;
         if (!__get_cpuid(0x80000001, &rest, &rest, &more, &rest)) return;
         // AVX2, BMI1, BMI2, POPCNT and LZCNT; registers XMM and YMM
         avx2 = (saved & 0x6) == 0x6 && has(extended, 5) && has(extended, 3) && has(extended, 8) && has(basic, 23) && has(more, 5);
         // F, DQ, BW and VL; the masks and registers ZMM besides
         avx512 = avx2 && (saved & 0xe6) == 0xe6 && has(extended, 16) && has(extended, 17) && has(extended, 30) && has(extended, 31);
+        carry_less_wide = carry_less && avx512 && has(vectors, 10);  // VPCLMULQDQ
     }
 
 private:
@@ -65,6 +66,14 @@ Simd simd_best() {
 bool multiplies_carry_less() {
 #if TREECAST_X86
     return processor().carry_less && simd_level() != Simd::scalar;
+#else
+    return false;
+#endif
+}
+
+bool multiplies_carry_less_wide() {
+#if TREECAST_X86
+    return processor().carry_less_wide && simd_level() != Simd::scalar;
 #else
     return false;
 #endif

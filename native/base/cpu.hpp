@@ -10,6 +10,7 @@ Simd simd_best();            // what this processor can do
 Simd simd_level();           // what is in force: simd_best(), unless forced
 void simd_force(int level);  // -1: automatic again; more than simd_best() is ignored
 bool multiplies_carry_less();  // PCLMULQDQ, unless scalar is forced
+bool multiplies_carry_less_wide();  // the same for four lanes at once: VPCLMULQDQ and AVX-512
 
 }  // namespace treecast
 
