@@ -365,7 +365,7 @@ def test_functions_are_short() -> None:
 
 
 def test_the_processor_is_asked_by_cpuid() -> None:
-    """`__builtin_cpu_supports` needs a table that the runtime of the wheels' compiler lacks: native/base/cpu.cpp asks."""
+    """`__builtin_cpu_supports` needs a table that the compiler of the wheels lacks: native/base/cpu.cpp asks CPUID."""
     sources = files(".cpp", ".hpp", under=ROOT / "native")
     assert [name_of(path) for path in sources if "__builtin_cpu_supports(" in path.read_text("utf-8")] == []
 
