@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Coverage-guided fuzzing (clang's libFuzzer) of every tests/fuzz/*.cpp, under the address and undefined-behaviour
+# Coverage-guided fuzzing (clang's libFuzzer) of every tests/fuzz/fuzz_*.cpp, under the address and undefined-behaviour
 # sanitizers, FUZZ_SECONDS each. A target states its invariant at its top; seeds are the files of tests/fuzz/seeds/NAME, if
 # any. The corpus grows in build/fuzz/NAME; a finding is left in build/fuzz as crash-NAME-…, and the exit status is 1.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash tools/setup.sh fuzzer || exit $?
 
-sources=(tests/fuzz/*.cpp)
+sources=(tests/fuzz/fuzz_*.cpp)
 seconds=${FUZZ_SECONDS:-20}
 home=$PWD/build/fuzz
 log=$home/build.log

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds treecast with the address and undefined-behaviour sanitizers into build/sanitize and runs the native tests there.
+# Builds treecast with the address and undefined-behaviour sanitizers into build/sanitize and runs the native tests there,
+# and the small twins of the fuzz targets.
 #
 #   tools/sanitize.sh                   the tests that reach native code: all but those marked long, house or spark
 #   tools/sanitize.sh tests/x.py -k y   these, with pytest's own arguments
@@ -70,7 +71,16 @@ python=$home/venv/bin/python
 import sys, treecast._native
 sys.exit(not treecast._native.__file__.startswith(sys.argv[1]) and 'the sanitized module is not the one imported')
 " "$home/site"
-if [ $# -eq 0 ]; then set -- "${tests[@]}"; fi
+if [ $# -eq 0 ]; then
+    set -- "${tests[@]}"
+    if [ $kind = ON ]; then
+        echo "treecast: the twins of the fuzz targets (log: ${log%/*}/fuzz.log)"
+        if ! "$home/cmake/fuzz_twin" tests/fuzz 200 >"$home/fuzz.log" 2>&1; then
+            tail -n 60 "$home/fuzz.log" >&2
+            exit 1
+        fi
+    fi
+fi
 echo "treecast: the native tests under the sanitizers"
 rm -f "$home"/race.*
 status=0

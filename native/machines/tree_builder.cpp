@@ -528,13 +528,13 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
 }
 
 std::span<const TreeMachine::Made> TreeMachine::made(uint32_t base) const {
-    auto [begin, end] = std::ranges::equal_range(made_.begin(), made_.end(), base, {}, &Made::base);
-    return {begin, end};
+    return {std::ranges::lower_bound(made_.begin(), made_.end(), base, {}, &Made::base),
+            std::ranges::upper_bound(made_.begin(), made_.end(), base, {}, &Made::base)};
 }
 
 std::span<const TreeMachine::Place> TreeMachine::places(uint32_t name) const {
-    auto [begin, end] = std::ranges::equal_range(places_.begin(), places_.end(), name, {}, &Place::name);
-    return {begin, end};
+    return {std::ranges::lower_bound(places_.begin(), places_.end(), name, {}, &Place::name),
+            std::ranges::upper_bound(places_.begin(), places_.end(), name, {}, &Place::name)};
 }
 
 // The machine numbers its own labels densely, so that arrays by label stay small.

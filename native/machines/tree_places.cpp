@@ -17,7 +17,7 @@ void TreeRun::add_family(Locals& locals, uint32_t name) {
     Family family;
     locals.family = static_cast<uint32_t>(families_.size());    // in the copies too: they do not depend on the name alone
     for (const TreeMachine::Place& place : places) {
-        if (family.placed.empty() || family.placed.back().place != place.place) family.placed.emplace_back(place.place, locals);
+        if (family.placed.empty() || family.placed.back().place != place.place) family.placed.push_back({place.place, locals});
         fire(family.placed.back().labels, place.local);
     }
     families_.push_back(std::move(family));

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,21 +205,22 @@ def test_too_many_sockets(strict: Service) -> None:
         each.connection.close()
 
 
-def test_a_reader_that_does_not_read(strict: Service) -> None:
+def test_a_reader_that_does_not_read(tmp_path: Path) -> None:
     """It is closed after a while; what it was sent is delivered again."""
-    strict.subscribe("stalled", "/stalled")
-    line = json.dumps({"document": f"<stalled>{'x' * 50_000}</stalled>"})
-    answer = strict.ask("POST", "/v1/documents:batch", "\n".join([line] * 200))
-    numbers = [item["document"] for item in answer.json["documents"]]
-    raw = RawSocket(strict, "/v1/socket?subscription=stalled")
-    raw.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-    raw.send(frame(TEXT, b'{"credit": 1000}'))
-    while b"treecast_http_sockets 0.0" not in strict.ask("GET", "/metrics").body:
-        pass
-    raw.connection.close()
-    pulled: list[Any] = []
-    while len(pulled) < 200:
-        pulled += strict.ask("POST", "/v1/subscriptions/stalled:pull", {"max": 200}).json["deliveries"]
+    with Service(tmp_path / "data", stalled_ms=300) as service:  # a strict one has no time for so large a batch
+        service.subscribe("stalled", "/stalled")
+        line = json.dumps({"document": f"<stalled>{'x' * 50_000}</stalled>"})
+        answer = service.ask("POST", "/v1/documents:batch", "\n".join([line] * 200))
+        numbers = [item["document"] for item in answer.json["documents"]]
+        raw = RawSocket(service, "/v1/socket?subscription=stalled")
+        raw.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        raw.send(frame(TEXT, b'{"credit": 1000}'))
+        while b"treecast_http_sockets 0.0" not in service.ask("GET", "/metrics").body:
+            time.sleep(0.02)
+        raw.connection.close()
+        pulled: list[Any] = []
+        while len(pulled) < 200:
+            pulled += service.ask("POST", "/v1/subscriptions/stalled:pull", {"max": 200}).json["deliveries"]
     assert sorted(each["document"] for each in pulled) == numbers
 
 

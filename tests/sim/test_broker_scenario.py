@@ -31,7 +31,7 @@ from treecast.sim.shorten import shorten
 
 pytestmark = pytest.mark.house
 
-SEEDS = 300
+SEEDS = 100
 FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
 """Set it to look at other seeds than last time."""
 OTHER_SEEDS = 40
@@ -98,7 +98,7 @@ def test_a_planted_bug_is_shortened() -> None:
 
 
 def test_runs_repeat_whatever_the_hash_seed() -> None:
-    assert len(set(digests("broker", 8))) == 8, "different seeds are different runs"
+    assert len(set(digests("broker", 3))) == 3, "different seeds are different runs"
 
 
 def test_a_failing_seed_repeats_whatever_the_hash_seed() -> None:

@@ -14,7 +14,7 @@ from treecast.sim.scenario import Outcome, report_of, run_seeds
 
 pytestmark = pytest.mark.house
 
-SEEDS = 100
+SEEDS = 40
 FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "200000"))
 FOUND_BY = {
     "Chord as published": 18,

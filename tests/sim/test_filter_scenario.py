@@ -12,7 +12,7 @@ from treecast.sim.scenario import Outcome, report_of, run_seeds
 
 pytestmark = pytest.mark.house
 
-SEEDS = 20
+SEEDS = 10
 FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "200000"))
 FOUND_BY = {
     "reading before entries have arrived": 7,

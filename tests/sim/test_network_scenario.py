@@ -19,8 +19,8 @@ from treecast.sim.onyx.network_workload import draw_network_settings
 
 pytestmark = pytest.mark.house
 
-SEEDS = 60
-SIMPLE_SEEDS = 20
+SEEDS = 25
+SIMPLE_SEEDS = 8
 FIRST_SEED = first_seed(100_000)
 PLANTED_SEEDS_MAX = 60
 LONG_SEEDS = 5_000

@@ -10,7 +10,7 @@ from treecast.sim.replica.scenario import ReplicaScenario
 
 pytestmark = pytest.mark.house
 
-SEEDS = 60
+SEEDS = 25
 FIRST_SEED = first_seed(200_000)
 FOUND_BY = {
     "acknowledgement before the backup's": 1,

@@ -14,7 +14,7 @@ from treecast.sim.selective.sealed_scenario import FOR_EVER_MS, SealedScenario
 
 pytestmark = pytest.mark.house
 
-SEEDS = 100
+SEEDS = 30
 FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
 LONG_SEEDS = 5_000
 BUG_SEEDS = 20
