@@ -1,7 +1,7 @@
 """Out of memory anywhere in a call: MemoryError, an index as it was, and the same call succeeds afterwards.
 
-Each allocation of C++ code fails in turn, in a process of its own; see tests/support/failing_allocations.py. Under the
-sanitizers, which are slow, some of them do.
+Allocations of C++ code fail in turn, in a process of its own; see tests/support/failing_allocations.py. In `make long`
+each of them does, here every fourth, and under the sanitizers, which are slow, fewer.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ ENGINE_ACTIONS = [
     "engine: match",
     "renumber",
 ]
+STEPS = [23 if SANITIZED else 4, pytest.param(1, marks=pytest.mark.long)]
+"""One of how many allocations fails."""
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +56,9 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-def failures(shim: Path, names: list[str], actions: list[str]) -> dict[tuple[str, str], int]:
+def failures(shim: Path, step: int, names: list[str], actions: list[str]) -> dict[tuple[str, str], int]:
     """How many allocations failed in each action, each without harm, by engine and action."""
-    step = "23" if SANITIZED else "1"
-    program = [sys.executable, str(HERE / "failing_allocations.py"), step, ",".join(names), *actions]
+    program = [sys.executable, str(HERE / "failing_allocations.py"), str(step), ",".join(names), *actions]
     environment = {**os.environ, "LD_PRELOAD": f"{shim} {os.environ.get('LD_PRELOAD', '')}"}
     if SANITIZED:  # ours comes before the sanitizer's, which then is asked for the memory
         environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
@@ -67,15 +68,17 @@ def failures(shim: Path, names: list[str], actions: list[str]) -> dict[tuple[str
     return {(engine, action): int(count) for engine, action, count in lines}
 
 
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("group", ACTIONS)
-def test_an_allocation_that_fails_changes_nothing(shim: Path, group: str) -> None:
-    counts = failures(shim, ["auto"], ACTIONS[group])
+def test_an_allocation_that_fails_changes_nothing(shim: Path, group: str, step: int) -> None:
+    counts = failures(shim, step, ["auto"], ACTIONS[group])
     assert [action for _, action in counts] == ACTIONS[group]
     assert all(counts.values())
 
 
-def test_engines_of_the_papers_are_made_anew(shim: Path) -> None:
+@pytest.mark.parametrize("step", STEPS)
+def test_engines_of_the_papers_are_made_anew(shim: Path, step: int) -> None:
     names = [name for name in engines.names() if name not in ("auto", "lazydfa")]
-    counts = failures(shim, names, ENGINE_ACTIONS)
+    counts = failures(shim, step, names, ENGINE_ACTIONS)
     assert list(counts) == [(name, action) for name in names for action in ENGINE_ACTIONS]
     assert all(counts.values())

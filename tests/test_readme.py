@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.quick_command import quick_command
 
 pytestmark = pytest.mark.house
 
@@ -45,8 +46,8 @@ def run_python(code: str, names: dict[str, Any]) -> str:
 
 
 def run_shell(code: str, directory: Path) -> str:
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": places}
+    places = [str(quick_command()), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": os.pathsep.join(places)}
     command = ["bash", "-euc", code]
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=True)
     return done.stdout

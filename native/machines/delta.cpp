@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstring>
 
 namespace treecast {
 
@@ -95,11 +96,15 @@ void Delta::bring_up_to_date(Run& run, uint64_t generation) const {
 
 namespace {
 
-// Some words at once.
-typedef uint64_t Lanes __attribute__((vector_size(16), aligned(8), may_alias));
+// Some words at once. They are copied and not looked at in place: clang would take them for as aligned as a vector register.
+typedef uint64_t Lanes __attribute__((vector_size(16)));
 constexpr uint32_t lane_words = 2;
-inline const Lanes& lanes_at(const uint64_t* words) { return *reinterpret_cast<const Lanes*>(words); }
-inline Lanes& lanes_at(uint64_t* words) { return *reinterpret_cast<Lanes*>(words); }
+inline Lanes lanes_at(const uint64_t* words) {
+    Lanes lanes;
+    std::memcpy(&lanes, words, sizeof lanes);
+    return lanes;
+}
+inline void set_lanes(uint64_t* words, Lanes lanes) { std::memcpy(words, &lanes, sizeof lanes); }
 
 }  // namespace
 
@@ -139,9 +144,9 @@ void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, 
         const uint64_t* firsts = i == 0 ? firsts_at_root.data() : first_any_.data();
         for (uint32_t w = 0; w < words; w += lane_words) {
             const Lanes here = reach(fired, reached_above, alive_above, firsts, w);
-            lanes_at(reached + w) = here;
-            lanes_at(alive + w) = lanes_at(alive_above + w) | here;
-            lanes_at(&matched[w]) |= here & lanes_at(&last_[w]);
+            set_lanes(reached + w, here);
+            set_lanes(alive + w, lanes_at(alive_above + w) | here);
+            set_lanes(&matched[w], lanes_at(&matched[w]) | (here & lanes_at(&last_[w])));
         }
         if (has_attributes_)
             // Attributes and texts have nothing below: all that counts is whether a last step is reached there.
@@ -152,11 +157,11 @@ void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, 
                     row_at = row(run.attribute_rows, name, names.labels(name).attribute, label_attribute_any, run);
                 fired = run.rows[row_at].data();
                 for (uint32_t w = 0; w < words; w += lane_words)
-                    lanes_at(&matched[w]) |= reach(fired, reached, alive, first_any_.data(), w) & lanes_at(&last_[w]);
+                    set_lanes(&matched[w], lanes_at(&matched[w]) | (reach(fired, reached, alive, first_any_.data(), w) & lanes_at(&last_[w])));
             }
         if (has_text_ && has_text[i])
             for (uint32_t w = 0; w < words; w += lane_words)
-                lanes_at(&matched[w]) |= reach(text.data(), reached, alive, first_any_.data(), w) & lanes_at(&last_[w]);
+                set_lanes(&matched[w], lanes_at(&matched[w]) | (reach(text.data(), reached, alive, first_any_.data(), w) & lanes_at(&last_[w])));
     }
     for (uint32_t w = 0; w < words_; ++w)
         for (uint64_t rest = matched[w]; rest; rest &= rest - 1)
