@@ -1,6 +1,7 @@
 """Fuzz targets say what they hold to be true and begin near the code that they are about.
 
-`make fuzz` runs them (tools/fuzz.sh). Their small twin, tests/fuzz/twin.cpp, runs with the native tests (tools/sanitize.sh).
+`make fuzz` runs them (tools/fuzz.sh). Their small twin, tests/fuzz/twin.cpp, runs with the native tests
+(tools/sanitize.sh).
 """
 
 from __future__ import annotations
@@ -35,9 +36,8 @@ def test_dictionaries_have_every_function_and_axis(name: str) -> None:
     """A fuzzer that has to guess `preceding-sibling::` letter by letter does not reach what comes behind it."""
     words = (HOME / f"{name}.dict").read_text("utf-8")
     query = ROOT / "native" / "query"
-    functions = re.findall(
-        r'TermFunctionTraits\{TermFunction::\w+, "([a-z-]+)"', (query / "term.hpp").read_text("utf-8")
-    )
+    terms = (query / "term.hpp").read_text("utf-8")
+    functions = re.findall(r'TermFunctionTraits\{TermFunction::\w+, "([a-z-]+)"', terms)
     axes = re.findall(r'\{"([a-z-]+)", TermAxis::', (query / "query_term.cpp").read_text("utf-8"))
     assert len(functions) > 25 and len(axes) == 12
     assert [function for function in functions if f"{function}(" not in words] == []

@@ -6,9 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from support.quick_command import quick_command
 from support.quick_process import PIPE, QuickProcess
 
 pytestmark = pytest.mark.house
@@ -56,3 +58,37 @@ def test_signals_and_waiting() -> None:
     assert (errors.splitlines()[-1], process.returncode) == ("KeyboardInterrupt", -signal.SIGINT)
     process.kill()  # it has ended
     assert process.poll() == process.wait() == process.returncode
+
+
+def test_a_command_of_a_shell(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text("<a><b/></a>")
+    shell = """
+        cat a.xml | treecast match -q "$QUERY" a.xml 2>counts | cat
+        cut -d' ' -f 1-6 counts; status=0; treecast match -q '][' a.xml 2>message || status=$?
+        echo "status $status, $(head -c 5 message)"
+    """
+    places = f"{quick_command()}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": places, "QUERY": "//b"}
+    done = subprocess.run(["bash", "-euc", shell], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    quick = done.stdout, done.stderr
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-euc", shell], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert quick == (done.stdout, done.stderr)
+    assert "TC1" in quick[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_command_that_is_ended(number: signal.Signals, tmp_path: Path) -> None:
+    """Signals reach the process behind it, and nothing outlives a command that was killed."""
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    command = [str(quick_command() / "treecast"), "match", "-q", "//b", str(ready)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        writer = os.open(ready, os.O_WRONLY)  # returns when it is read
+        process.send_signal(number)
+        assert process.wait(60) != 0
+        with pytest.raises(BrokenPipeError):
+            while True:
+                os.write(writer, b" ")
+                time.sleep(0.01)
+        os.close(writer)

@@ -176,7 +176,7 @@ def test_chunks(seed: int, lengths: list[int]) -> None:
 def test_real_documents(
     data_directory: Path | None, leave_out: Callable[[str], None], step: int, bytes_max: int
 ) -> None:
-    """A third of the small files of the data directory, in `make long` all files; the summary lists what is excluded."""
+    """A third of the small files of the data directory, in `make long` all; the summary lists what is excluded."""
     if data_directory is None:
         leave_out("real documents, because TREECAST_DATA is not set")
         return

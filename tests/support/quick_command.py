@@ -1,11 +1,11 @@
 """The command `treecast` for shells of tests: each start is a fork of a process that has imported everything.
 
-A page of the guide starts it a dozen times, and imports take most of a second each time. `treecast` in the directory that
-`quick_command()` returns is a small program that hands its arguments, directory, environment and streams to a
-thread of the tests, which starts a `QuickProcess`. It passes signals on, and ends as that process does. That the
-installed command starts by itself is tested in tests/test_packaging.py.
+A page of the guide starts it a dozen times, and imports take most of a second each time. `treecast` in the directory
+that `quick_command()` returns is a small program that hands its arguments, directory, environment and streams to a
+thread of the tests, which starts a `QuickProcess`. It passes signals on, and ends as that process does.
 
-    subprocess.run(["bash", "-c", "treecast match -q /a a.xml"], env={"PATH": f"{quick_command()}:{os.environ['PATH']}"})
+    places = f"{quick_command()}:{os.environ['PATH']}"
+    subprocess.run(["bash", "-c", "treecast match -q /a a.xml"], env={**os.environ, "PATH": places})
 """
 
 from __future__ import annotations
