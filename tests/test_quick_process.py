@@ -65,7 +65,7 @@ def test_a_command_of_a_shell(tmp_path: Path) -> None:
     shell = """
         cat a.xml | treecast match -q "$QUERY" a.xml 2>counts | cat
         cut -d' ' -f 1-6 counts; status=0; treecast match -q '][' a.xml 2>message || status=$?
-        echo "status $status, $(head -c 5 message)"
+        echo "status $status, $(grep -o TC1 message)"
     """
     places = f"{quick_command()}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": places, "QUERY": "//b"}
