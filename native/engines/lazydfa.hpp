@@ -54,12 +54,20 @@ struct MachinePlace {
     uint32_t states() const { return machine ? machine->states() : tree->entries(); }
     uint64_t serial() const { return machine ? machine->serial() : tree->serial(); }
     Array<uint32_t> path_of, slot_of;                 // by accept id; slot_of only where not dirty
-    Array<uint64_t> dirty;                            // by word of accept ids; changed and read atomically
-    uint64_t dirty_in(uint32_t word) const {
-        return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(dirty[word])).load(std::memory_order_relaxed);
+    // By word of accept ids; changed and read atomically. PERF: bench/churn.py. A vacant one is dirty too, and its chain was seen to be
+    // empty: after many removals it is not walked in vain. Not all that are empty need be known: a file has none of them.
+    Array<uint64_t> dirty, vacant;
+    void clear_marks(size_t accepts) {
+        dirty.assign((accepts + 63) / 64, 0);
+        vacant.assign(dirty.size(), 0);
     }
-    void mark(uint32_t accept) {
-        std::atomic_ref<uint64_t>(dirty[accept >> 6]).fetch_or(1ull << (accept & 63), std::memory_order_relaxed);
+    uint64_t dirty_in(uint32_t word) const { return std::atomic_ref(const_cast<uint64_t&>(dirty[word])).load(std::memory_order_relaxed); }
+    uint64_t vacant_in(uint32_t word) const { return std::atomic_ref(const_cast<uint64_t&>(vacant[word])).load(std::memory_order_relaxed); }
+    void mark(uint32_t accept) { std::atomic_ref(dirty[accept >> 6]).fetch_or(1ull << (accept & 63), std::memory_order_relaxed); }
+    void set_vacant(uint32_t accept, bool is_vacant) {
+        std::atomic_ref word(vacant[accept >> 6]);
+        const uint64_t bit = 1ull << (accept & 63);
+        is_vacant ? word.fetch_or(bit, std::memory_order_relaxed) : word.fetch_and(~bit, std::memory_order_relaxed);
     }
     uint64_t bytes() const;
 };
@@ -126,7 +134,8 @@ private:
     // PERF: bench/churn.py, slowest addition. As many paths may be merged at once; what is more is merged in slices, a slice of each
     // merge with every path that is added. A path takes some 200 units, and a merge has to be done before there are as many paths
     // again as the smaller half of it: that takes about 2,000 units a path.
-    static constexpr size_t merged_at_once_max = 1024;
+    static constexpr size_t merged_at_once_max = 2048;
+    static_assert(merged_at_once_max >= Delta::paths_max + delta_paths_max);
     static constexpr uint64_t units_per_addition = 2500;
     static constexpr uint32_t links_walked_max = 32;
 
@@ -233,6 +242,7 @@ private:
     static uint32_t add_path(Paths& paths, std::string_view key, std::vector<uint32_t>& fresh);
     static void forget_path(Paths& paths, uint32_t path) noexcept;
     static void mark_dirty(Paths& paths, uint32_t path) noexcept;
+    static void set_vacant(Paths& paths, uint32_t path, bool is_vacant) noexcept;
     static bool is_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path);
     static bool will_be_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path, Change& change);
     void place(Paths& paths, const Subscriptions& rows, Change& change) const;

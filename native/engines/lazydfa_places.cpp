@@ -16,7 +16,7 @@
 namespace treecast {
 
 uint64_t MachinePlace::bytes() const {
-    return (machine ? machine->bytes() : tree->bytes()) + path_of.bytes() + slot_of.bytes() + dirty.bytes();
+    return (machine ? machine->bytes() : tree->bytes()) + path_of.bytes() + slot_of.bytes() + dirty.bytes() + vacant.bytes();
 }
 
 // Makes room for one more in the table that paths are added to. What was added since loading has one of its own while it is less
@@ -80,6 +80,12 @@ void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
     for (const auto& merge : paths.merges) merge->mark(place, paths.accept_of[path]);
 }
 
+// While a path is being moved to another place, nothing is said of it.
+void LazyDfaEngine::set_vacant(Paths& paths, uint32_t path, bool is_vacant) noexcept {
+    const uint8_t place = paths.place_of[path];
+    if (place < places_max && paths.places[place]) paths.places[place]->set_vacant(paths.accept_of[path], is_vacant);
+}
+
 // The dead stay in chains for a while, so a chain may be long and yet have no live subscription.
 bool LazyDfaEngine::is_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path) {
     for (uint32_t link = paths.heads[path]; link != none;) {
@@ -122,7 +128,8 @@ void LazyDfaEngine::place(Paths& paths, const Subscriptions& rows, Change& chang
         placing.delta_paths.assign(fresh.begin(), fresh.begin() + done);
         fresh.erase(fresh.begin(), fresh.begin() + done);
     };
-    if (fresh.size() <= delta_paths_max) {
+    const bool is_few = fresh.size() <= delta_paths_max;
+    if (is_few) {
         auto copy = std::make_shared<Delta>(*paths.delta);    // readers may be in the old one
         fill(*copy);
         placing.delta = copy;
@@ -132,7 +139,8 @@ void LazyDfaEngine::place(Paths& paths, const Subscriptions& rows, Change& chang
     // The delta is full. Its live paths move into a machine together with the new ones; dead ones lose their home.
     for (uint32_t path : placing.delta->paths()) (will_be_wanted(paths, rows, path, change) ? fresh : placing.homeless).push_back(path);
     auto renewed = std::make_shared<Delta>();
-    if (fresh.size() <= delta_paths_max / 4) fill(*renewed);      // it was full of paths that nobody wants any more
+    // Unless it was full of paths that nobody wants any more. A quarter has to become free, as all are added to it again.
+    if (is_few && fresh.size() <= Delta::paths_max / 4 * 3) fill(*renewed);
     placing.delta = std::move(renewed);
     if (!fresh.empty()) build(paths, rows, std::move(fresh), false, change);
 }
@@ -203,7 +211,7 @@ void LazyDfaEngine::build_place(Paths& paths, std::vector<uint32_t> numbers, boo
         place->machine = build_machine(KeySource(paths.keys, numbers), *paths.labels, accept_of);
     place->path_of.assign(numbers.size(), none);
     place->slot_of.assign(numbers.size(), none);
-    place->dirty.assign((numbers.size() + 63) / 64, 0);
+    place->clear_marks(numbers.size());
     placing.built.push_back({place, home, std::move(numbers), std::move(accept_of)});
     placing.places[home] = std::move(place);
 }

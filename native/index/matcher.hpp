@@ -35,7 +35,7 @@ public:
 
     void set_cache_bytes_max(uint64_t bytes) { cache_bytes_max_ = bytes; }
     uint64_t cache_bytes() const { return run_ ? run_->cache_bytes() : 0; }
-    uint64_t delta_rows() const { return run_ ? run_->delta_rows() : 0; }
+    RunCounts counts() const { return run_ ? run_->counts() : RunCounts{}; }
     uint64_t looked_at() const { return run_ ? run_->looked_at() : 0; }      // see TreeRun
 
 private:
