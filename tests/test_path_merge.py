@@ -250,6 +250,32 @@ def test_what_was_removed_is_not_looked_at() -> None:
     assert answers(index) == answers(bulk(model))
 
 
+def test_subscribers_of_one_path_are_read_from_a_list(tmp_path: Path) -> None:
+    """Also where one subscription has several paths. No chain is walked until one comes or goes; files have lists too."""
+    queries = [*PATHS[:300], "//n1[n2]", "//n3[n4][n5]", "//n1[n2]|//n6"]
+    model = {f"s{place}": queries[place % len(queries)] for place in range(1500)}
+    model |= {f"u{place}": f"{PATHS[place]} | {PATHS[place + 1]}" for place in range(100)}
+    index = bulk(model)
+    index.save(tmp_path / "lists.tcx")
+    wanted = answers(index)
+    assert testing.chains_walked(index._native) == 0
+    alone = answers(bulk({query: query for query in model.values()}))
+    assert wanted == [[id for id, query in model.items() if query in known] for known in alone]
+
+    for changed in (index, Index.load(tmp_path / "lists.tcx")):
+        assert answers(changed) == wanted
+        assert testing.chains_walked(changed._native) == 0
+        of_now = dict(model)
+        for place in range(0, 1500, 7):
+            changed.remove(f"s{place}")
+            del of_now[f"s{place}"]
+        for place in range(0, 1500, 11):
+            changed.add(f"late{place}", queries[place % len(queries)])
+            of_now[f"late{place}"] = queries[place % len(queries)]
+        assert answers(changed) == answers(bulk(of_now))
+        assert testing.chains_walked(changed._native) > 0
+
+
 def test_the_same_calls_save_the_same_bytes(tmp_path: Path) -> None:
     """What is merged when depends on the calls alone."""
     files = []

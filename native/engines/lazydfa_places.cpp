@@ -11,6 +11,8 @@
 #include "machines/path_key.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <new>
 #include <utility>
 
 namespace treecast {
@@ -245,6 +247,42 @@ bool LazyDfaEngine::is_compact() const {
     return trees <= 1 && all - trees + !paths_->delta->paths().empty() <= 1;
 }
 
+// Lists what chains lead to, as it is now. PERF: bench/trees.py, bench/rendering.py: each link of a chain is somewhere else in memory.
+void LazyDfaEngine::make_lists(const Paths& paths, const Subscriptions& rows, const Placing::NewPlace& built) {
+    MachinePlace& place = *built.place;
+    auto each_dirty = [&](auto&& visit) {
+        for (uint32_t word = 0; word < place.dirty.size(); ++word)
+            for (uint64_t rest = place.dirty[word]; rest; rest &= rest - 1) visit(word * 64 + static_cast<uint32_t>(std::countr_zero(rest)));
+    };
+    auto each_slot = [&](uint32_t accept, auto&& visit) {
+        for (uint32_t link = paths.heads[place.path_of[accept]]; link != none;) {
+            const bool several = link & extra_bit;
+            const Extra at = several ? paths.extras[link & ~extra_bit] : Extra{link, paths.next[link]};
+            if (rows.deaths[at.slot] == 0) visit(at.slot | (several ? extra_bit : 0));
+            link = at.next;
+        }
+    };
+    size_t size = place.slot_of.size();
+    each_dirty([&](uint32_t accept) {
+        ++size;
+        each_slot(accept, [&](uint32_t) { ++size; });
+    });
+    if (size == place.slot_of.size() || size >= MachinePlace::list_bit) return;
+    Array<uint32_t> slot_of;
+    slot_of.reserve(size);
+    slot_of.append(place.slot_of.data(), place.slot_of.size());
+    each_dirty([&](uint32_t accept) {
+        const auto begin = static_cast<uint32_t>(slot_of.size());
+        slot_of.push(0);
+        each_slot(accept, [&](uint32_t slot) {
+            slot_of.push(slot);
+            slot_of[begin] = (slot_of[begin] + 1) | (slot & extra_bit);
+        });
+        slot_of[accept] = MachinePlace::list_bit | begin;
+    });
+    place.slot_of = std::move(slot_of);
+}
+
 // Brings paths to their new homes, after the subscriptions that ask for them have been linked.
 void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& placing) noexcept {
     for (uint32_t path : placing.homeless) paths.place_of[path] = nowhere;
@@ -262,6 +300,11 @@ void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& pla
             else
                 built.place->mark(accept);
         }
+    for (const Placing::NewPlace& built : placing.built) {
+        try {
+            make_lists(paths, rows, built);
+        } catch (const std::bad_alloc&) {}              // then chains are walked
+    }
     for (PathMerge* merge : placing.done) merge->publish();
     paths.places = std::move(placing.places);
     paths.delta = std::move(placing.delta);

@@ -219,10 +219,26 @@ void LazyDfaRun::emit(const View& view, const Document& document, const MachineP
         if (!any_dirty) return;
         for (uint32_t i = 0; i < count; ++i)
             for (uint64_t rest = dirty[i]; rest; rest &= rest - 1) {
-                chained_.push_back(place.path_of[size_t(words[i]) * 64 + std::countr_zero(rest)]);
+                const uint32_t accept = words[i] * 64 + static_cast<uint32_t>(std::countr_zero(rest));
+                if (const uint32_t* list = place.list_of(accept)) {
+                    listed_.push_back(list);
+                    __builtin_prefetch(list);
+                    continue;
+                }
+                chained_.push_back(place.path_of[accept]);
                 __builtin_prefetch(&state.heads[chained_.back()]);
             }
     });
+    for (const uint32_t* list : listed_) {
+        const uint32_t count = *list & ~extra_bit;
+        if (*list & extra_bit) {
+            for (uint32_t i = 1; i <= count; ++i) emit_slot(view, document, list[i] & ~extra_bit, list[i] & extra_bit, out);
+            continue;
+        }
+        std::copy_n(list + 1, count, out.room(count));
+        out.added(count);
+    }
+    listed_.clear();
     chains_walked_ += chained_.size();
     emit_chains(view, document, out);
 }

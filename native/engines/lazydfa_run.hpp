@@ -62,6 +62,7 @@ private:
     std::vector<NameLabels> name_labels_;
     std::vector<uint8_t> has_text_;             // by element: it has a text node child
     std::vector<uint32_t> chained_;             // paths that were found, and whose chains are still to be walked
+    std::vector<const uint32_t*> listed_;       // see MachinePlace::list_of
     uint64_t chains_walked_ = 0;
     std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
     std::vector<uint32_t> seen_slots_;
