@@ -251,7 +251,7 @@ def test_what_was_removed_is_not_looked_at() -> None:
 
 
 def test_subscribers_of_one_path_are_read_from_a_list(tmp_path: Path) -> None:
-    """Also where one subscription has several paths. No chain is walked until one comes or goes; files have lists too."""
+    """Also where a subscription has several paths. No chain is walked until one comes or goes; files have lists too."""
     queries = [*PATHS[:300], "//n1[n2]", "//n3[n4][n5]", "//n1[n2]|//n6"]
     model = {f"s{place}": queries[place % len(queries)] for place in range(1500)}
     model |= {f"u{place}": f"{PATHS[place]} | {PATHS[place + 1]}" for place in range(100)}

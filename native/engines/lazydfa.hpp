@@ -3,7 +3,7 @@
 // Theory of operation. The query of a subscription is one or more *paths*: plain ones, or tree patterns if it has predicates.
 // Equal paths are stored once, and a path has a chain of the subscriptions that ask for it. Paths live in one of several
 // places, as in a log-structured merge tree:
-//   - the Delta: a few plain ones, each added in a microsecond;
+//   - the Delta: up to 1,500 plain ones, each added in a microsecond;
 //   - Machines (plain paths) and TreeMachines (patterns), each at least `merge_ratio` or `tree_merge_ratio` times larger than
 //     what was added after it. A full Delta is merged with all machines that are not much larger, so a path is rebuilt
 //     O(log n) times in its life. TreeMachines are also merged by those who match (merge_credit.hpp). Large Machines are merged
