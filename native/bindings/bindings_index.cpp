@@ -416,8 +416,10 @@ void bind_index(nb::module_& m, nb::module_& testing) {
         credit.walk(visits);
         return credit.is_due() ? credit.affordable(sizes) : 0;
     }, nb::arg("sizes"), nb::arg("added"), nb::arg("visits"), "How many machines of these sizes a match would merge.");
-    testing.def("delta_rows", [](const Index& index) { return index.delta_rows(); }, nb::arg("index"),
+    testing.def("delta_rows", [](const Index& index) { return index.counts().delta_rows; }, nb::arg("index"),
                 "Rows of names that were made for the delta, since the caches were dropped.");
+    testing.def("chains_walked", [](const Index& index) { return index.counts().chains_walked; }, nb::arg("index"),
+                "Chains of subscriptions that were walked for what machines have found, since the caches were dropped.");
     testing.def("merges", [](Index& index) {
         EngineStats stats = ask_store([&] { return index.store().engine_stats(); });
         return nb::make_tuple(stats.merges_begun, stats.merges_done, stats.paths_built);

@@ -79,6 +79,12 @@ public:
     virtual ~EngineState() = default;
 };
 
+// Work that was done, for tests.
+struct RunCounts {
+    uint64_t delta_rows = 0;           // see Delta::Run
+    uint64_t chains_walked = 0;        // of paths that a machine has found; see LazyDfaEngine
+};
+
 // What one thread needs to match. After an exception it is not used again.
 class EngineRun {
 public:
@@ -94,7 +100,7 @@ public:
     // For one that is put aside until the next adopt(): lets go of what others may replace meanwhile.
     virtual void rest() {}
     virtual uint64_t looked_at() const { return 0; }        // see TreeRun
-    virtual uint64_t delta_rows() const { return 0; }       // see Delta::Run
+    virtual RunCounts counts() const { return {}; }
 };
 
 class Engine {

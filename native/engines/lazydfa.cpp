@@ -160,6 +160,7 @@ void LazyDfaEngine::link(Paths& paths, uint32_t slot, std::span<const uint32_t> 
         // Release: a reader that sees the new head also sees the link that it leads to.
         head(path).store(link, std::memory_order_release);
         mark_dirty(paths, path);
+        set_vacant(paths, path, false);
     }
 }
 
@@ -174,6 +175,8 @@ void LazyDfaEngine::commit(const Subscriptions& rows, bool alone) noexcept {
         for (uint32_t path : paths.of_slot(slot)) {
             mark_dirty(paths, path);
             unlink(paths, rows, path, slot, alone);
+            // A reader of an older View would still ask for the dead.
+            if (alone && paths.heads[path] == none) set_vacant(paths, path, true);
         }
     for (size_t i = 0, begin = 0; i < change_.path_ends.size(); begin = change_.path_ends[i++])
         link(paths, static_cast<uint32_t>(change_.first_slot + i), std::span(change_.paths).subspan(begin, change_.path_ends[i] - begin));

@@ -3,7 +3,7 @@
 // Theory of operation. The query of a subscription is one or more *paths*: plain ones, or tree patterns if it has predicates.
 // Equal paths are stored once, and a path has a chain of the subscriptions that ask for it. Paths live in one of several
 // places, as in a log-structured merge tree:
-//   - the Delta: a few plain ones, each added in a microsecond;
+//   - the Delta: up to 1,500 plain ones, each added in a microsecond;
 //   - Machines (plain paths) and TreeMachines (patterns), each at least `merge_ratio` or `tree_merge_ratio` times larger than
 //     what was added after it. A full Delta is merged with all machines that are not much larger, so a path is rebuilt
 //     O(log n) times in its life. TreeMachines are also merged by those who match (merge_credit.hpp). Large Machines are merged
@@ -12,7 +12,9 @@
 // A subscription whose patterns say less than its query (pattern.hpp) is flagged: where they hold, the query itself is evaluated.
 //
 // Adding a subscription to a known path, or removing one, changes no machine. It changes the path's chain and marks the path's
-// accept id as *dirty*, so that the chain is walked when it matches. All other accept ids lead straight to one slot.
+// accept id as *dirty*, so that the chain is walked when it matches. All other accept ids lead straight to one slot. A path that had
+// several subscriptions when its machine was built is dirty too, and has a *list* of their slots, which is read instead of the chain
+// until one of them goes or another comes.
 //
 // Readers work without a lock while a writer writes: a View has an immutable list of places, plus buffers that only grow.
 // A change first does everything that can fail where no reader looks: rows beyond the ends that Views know, and machines that
@@ -54,13 +56,31 @@ struct MachinePlace {
     uint32_t accepts() const { return machine ? machine->accepts() : tree->accepts(); }
     uint32_t states() const { return machine ? machine->states() : tree->entries(); }
     uint64_t serial() const { return machine ? machine->serial() : tree->serial(); }
-    Array<uint32_t> path_of, slot_of;                 // by accept id; slot_of only where not dirty
-    Array<uint64_t> dirty;                            // by word of accept ids; changed and read atomically
-    uint64_t dirty_in(uint32_t word) const {
-        return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(dirty[word])).load(std::memory_order_relaxed);
+    // By accept id; slot_of where it is not dirty. Where it is, a list may begin there: list_bit | its place further down in slot_of, where
+    // there are a count and so many slots, each with extra_bit if it has several paths, the count too if one has.
+    Array<uint32_t> path_of, slot_of;
+    static constexpr uint32_t list_bit = 0x80000000u;
+    const uint32_t* list_of(uint32_t accept) const {                  // null: the chain has to be walked
+        const uint32_t link = std::atomic_ref(const_cast<uint32_t&>(slot_of[accept])).load(std::memory_order_relaxed);
+        return link != none && link & list_bit ? &slot_of[link & ~list_bit] : nullptr;
     }
+    // By word of accept ids; changed and read atomically. PERF: bench/churn.py. A vacant one is dirty too, and its chain was seen to be
+    // empty: after many removals it is not walked in vain. Not all that are empty need be known: a file has none of them.
+    Array<uint64_t> dirty, vacant;
+    void clear_marks(size_t accepts) {
+        dirty.assign((accepts + 63) / 64, 0);
+        vacant.assign(dirty.size(), 0);
+    }
+    uint64_t dirty_in(uint32_t word) const { return std::atomic_ref(const_cast<uint64_t&>(dirty[word])).load(std::memory_order_relaxed); }
+    uint64_t vacant_in(uint32_t word) const { return std::atomic_ref(const_cast<uint64_t&>(vacant[word])).load(std::memory_order_relaxed); }
     void mark(uint32_t accept) {
-        std::atomic_ref<uint64_t>(dirty[accept >> 6]).fetch_or(1ull << (accept & 63), std::memory_order_relaxed);
+        std::atomic_ref(dirty[accept >> 6]).fetch_or(1ull << (accept & 63), std::memory_order_relaxed);
+        if (list_of(accept)) std::atomic_ref(slot_of[accept]).store(none, std::memory_order_relaxed);
+    }
+    void set_vacant(uint32_t accept, bool is_vacant) {
+        std::atomic_ref word(vacant[accept >> 6]);
+        const uint64_t bit = 1ull << (accept & 63);
+        is_vacant ? word.fetch_or(bit, std::memory_order_relaxed) : word.fetch_and(~bit, std::memory_order_relaxed);
     }
     uint64_t bytes() const;
 };
@@ -128,7 +148,8 @@ private:
     // PERF: bench/churn.py, slowest addition. As many paths may be merged at once; what is more is merged in slices, a slice of each
     // merge with every path that is added. A path takes some 200 units, and a merge has to be done before there are as many paths
     // again as the smaller half of it: that takes about 2,000 units a path.
-    static constexpr size_t merged_at_once_max = 1024;
+    static constexpr size_t merged_at_once_max = 2048;
+    static_assert(merged_at_once_max >= Delta::paths_max + delta_paths_max);
     static constexpr uint64_t units_per_addition = 2500;
     static constexpr uint32_t links_walked_max = 32;
 
@@ -235,6 +256,7 @@ private:
     static uint32_t add_path(Paths& paths, std::string_view key, std::vector<uint32_t>& fresh);
     static void forget_path(Paths& paths, uint32_t path) noexcept;
     static void mark_dirty(Paths& paths, uint32_t path) noexcept;
+    static void set_vacant(Paths& paths, uint32_t path, bool is_vacant) noexcept;
     static bool is_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path);
     static bool will_be_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path, Change& change);
     void place(Paths& paths, const Subscriptions& rows, Change& change) const;
@@ -242,6 +264,7 @@ private:
     static void absorb(const Paths& paths, const Subscriptions& rows, uint8_t place, std::vector<uint32_t>& numbers, Change& change);
     void build_place(Paths& paths, std::vector<uint32_t> numbers, bool trees, Placing& placing) const;
     static void settle(Paths& paths, const Subscriptions& rows, Placing& placing) noexcept;
+    static void make_lists(const Paths& paths, const Subscriptions& rows, const Placing::NewPlace& built);
     // lazydfa_merge.cpp
     void advance_merges(Paths& paths, const Subscriptions& rows, Change& change);
     static void end_merges(Paths& paths) noexcept;

@@ -11,12 +11,14 @@
 #include "machines/path_key.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <new>
 #include <utility>
 
 namespace treecast {
 
 uint64_t MachinePlace::bytes() const {
-    return (machine ? machine->bytes() : tree->bytes()) + path_of.bytes() + slot_of.bytes() + dirty.bytes();
+    return (machine ? machine->bytes() : tree->bytes()) + path_of.bytes() + slot_of.bytes() + dirty.bytes() + vacant.bytes();
 }
 
 // Makes room for one more in the table that paths are added to. What was added since loading has one of its own while it is less
@@ -80,6 +82,12 @@ void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
     for (const auto& merge : paths.merges) merge->mark(place, paths.accept_of[path]);
 }
 
+// While a path is being moved to another place, nothing is said of it.
+void LazyDfaEngine::set_vacant(Paths& paths, uint32_t path, bool is_vacant) noexcept {
+    const uint8_t place = paths.place_of[path];
+    if (place < places_max && paths.places[place]) paths.places[place]->set_vacant(paths.accept_of[path], is_vacant);
+}
+
 // The dead stay in chains for a while, so a chain may be long and yet have no live subscription.
 bool LazyDfaEngine::is_wanted(const Paths& paths, const Subscriptions& rows, uint32_t path) {
     for (uint32_t link = paths.heads[path]; link != none;) {
@@ -122,7 +130,8 @@ void LazyDfaEngine::place(Paths& paths, const Subscriptions& rows, Change& chang
         placing.delta_paths.assign(fresh.begin(), fresh.begin() + done);
         fresh.erase(fresh.begin(), fresh.begin() + done);
     };
-    if (fresh.size() <= delta_paths_max) {
+    const bool is_few = fresh.size() <= delta_paths_max;
+    if (is_few) {
         auto copy = std::make_shared<Delta>(*paths.delta);    // readers may be in the old one
         fill(*copy);
         placing.delta = copy;
@@ -132,7 +141,8 @@ void LazyDfaEngine::place(Paths& paths, const Subscriptions& rows, Change& chang
     // The delta is full. Its live paths move into a machine together with the new ones; dead ones lose their home.
     for (uint32_t path : placing.delta->paths()) (will_be_wanted(paths, rows, path, change) ? fresh : placing.homeless).push_back(path);
     auto renewed = std::make_shared<Delta>();
-    if (fresh.size() <= delta_paths_max / 4) fill(*renewed);      // it was full of paths that nobody wants any more
+    // Unless it was full of paths that nobody wants any more. A quarter has to become free, as all are added to it again.
+    if (is_few && fresh.size() <= Delta::paths_max / 4 * 3) fill(*renewed);
     placing.delta = std::move(renewed);
     if (!fresh.empty()) build(paths, rows, std::move(fresh), false, change);
 }
@@ -203,7 +213,7 @@ void LazyDfaEngine::build_place(Paths& paths, std::vector<uint32_t> numbers, boo
         place->machine = build_machine(KeySource(paths.keys, numbers), *paths.labels, accept_of);
     place->path_of.assign(numbers.size(), none);
     place->slot_of.assign(numbers.size(), none);
-    place->dirty.assign((numbers.size() + 63) / 64, 0);
+    place->clear_marks(numbers.size());
     placing.built.push_back({place, home, std::move(numbers), std::move(accept_of)});
     placing.places[home] = std::move(place);
 }
@@ -237,6 +247,42 @@ bool LazyDfaEngine::is_compact() const {
     return trees <= 1 && all - trees + !paths_->delta->paths().empty() <= 1;
 }
 
+// Lists what chains lead to, as it is now. PERF: bench/trees.py, bench/rendering.py: each link of a chain is somewhere else in memory.
+void LazyDfaEngine::make_lists(const Paths& paths, const Subscriptions& rows, const Placing::NewPlace& built) {
+    MachinePlace& place = *built.place;
+    auto each_dirty = [&](auto&& visit) {
+        for (uint32_t word = 0; word < place.dirty.size(); ++word)
+            for (uint64_t rest = place.dirty[word]; rest; rest &= rest - 1) visit(word * 64 + static_cast<uint32_t>(std::countr_zero(rest)));
+    };
+    auto each_slot = [&](uint32_t accept, auto&& visit) {
+        for (uint32_t link = paths.heads[place.path_of[accept]]; link != none;) {
+            const bool several = link & extra_bit;
+            const Extra at = several ? paths.extras[link & ~extra_bit] : Extra{link, paths.next[link]};
+            if (rows.deaths[at.slot] == 0) visit(at.slot | (several ? extra_bit : 0));
+            link = at.next;
+        }
+    };
+    size_t size = place.slot_of.size();
+    each_dirty([&](uint32_t accept) {
+        ++size;
+        each_slot(accept, [&](uint32_t) { ++size; });
+    });
+    if (size == place.slot_of.size() || size >= MachinePlace::list_bit) return;
+    Array<uint32_t> slot_of;
+    slot_of.reserve(size);
+    slot_of.append(place.slot_of.data(), place.slot_of.size());
+    each_dirty([&](uint32_t accept) {
+        const auto begin = static_cast<uint32_t>(slot_of.size());
+        slot_of.push(0);
+        each_slot(accept, [&](uint32_t slot) {
+            slot_of.push(slot);
+            slot_of[begin] = (slot_of[begin] + 1) | (slot & extra_bit);
+        });
+        slot_of[accept] = MachinePlace::list_bit | begin;
+    });
+    place.slot_of = std::move(slot_of);
+}
+
 // Brings paths to their new homes, after the subscriptions that ask for them have been linked.
 void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& placing) noexcept {
     for (uint32_t path : placing.homeless) paths.place_of[path] = nowhere;
@@ -254,6 +300,11 @@ void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& pla
             else
                 built.place->mark(accept);
         }
+    for (const Placing::NewPlace& built : placing.built) {
+        try {
+            make_lists(paths, rows, built);
+        } catch (const std::bad_alloc&) {}              // then chains are walked
+    }
     for (PathMerge* merge : placing.done) merge->publish();
     paths.places = std::move(placing.places);
     paths.delta = std::move(placing.delta);

@@ -136,7 +136,9 @@ void LazyDfaRun::match(const View& view, const Document& document, bool to_rende
     }
     if (trees > 1) credit_.walk((trees - 1) * (document.elements() + document.attribute_name.size()));
     state.delta->run(document, has_text_, *this, delta_run_);
-    for (uint32_t path : delta_run_.found) emit_path(view, document, path, out);
+    for (uint32_t path : delta_run_.found) __builtin_prefetch(&state.heads[path]);
+    chained_.swap(delta_run_.found);
+    emit_chains(view, document, out);
     forget_seen();
 }
 
@@ -167,6 +169,7 @@ uint64_t LazyDfaRun::route(const View& view, const Document& document, const Rou
                 const uint32_t* slots = slot_of + size_t(word) * 64;
                 for (uint64_t rest = mask ^ dirty; rest; rest &= rest - 1)
                     found |= question.targets_of(slots[std::countr_zero(rest)], document, found);
+                dirty &= ~place->vacant_in(word);
                 for (; dirty && !question.is_answered(found); dirty &= dirty - 1)
                     route_path(view, document, place->path_of[size_t(word) * 64 + std::countr_zero(dirty)], question, found);
             };
@@ -204,18 +207,36 @@ void LazyDfaRun::emit(const View& view, const Document& document, const MachineP
     bits.drain([&](const uint32_t* words, uint64_t* masks, uint32_t count) {
         uint64_t dirty[64], any_dirty = 0;
         for (uint32_t i = 0; i < count; ++i) {
-            any_dirty |= dirty[i] = masks[i] & place.dirty_in(words[i]);
+            dirty[i] = masks[i] & place.dirty_in(words[i]);
             masks[i] ^= dirty[i];
+            any_dirty |= dirty[i] &= ~place.vacant_in(words[i]);
         }
         int32_t* room = out.room(size_t(count) * 64);
         out.added(static_cast<size_t>(expand(slot_of, words, masks, count, room) - room));
         if (!any_dirty) return;
         for (uint32_t i = 0; i < count; ++i)
             for (uint64_t rest = dirty[i]; rest; rest &= rest - 1) {
-                chained_.push_back(place.path_of[size_t(words[i]) * 64 + std::countr_zero(rest)]);
+                const uint32_t accept = words[i] * 64 + static_cast<uint32_t>(std::countr_zero(rest));
+                if (const uint32_t* list = place.list_of(accept)) {
+                    listed_.push_back(list);
+                    __builtin_prefetch(list);
+                    continue;
+                }
+                chained_.push_back(place.path_of[accept]);
                 __builtin_prefetch(&state.heads[chained_.back()]);
             }
     });
+    for (const uint32_t* list : listed_) {
+        const uint32_t count = *list & ~extra_bit;
+        if (*list & extra_bit) {
+            for (uint32_t i = 1; i <= count; ++i) emit_slot(view, document, list[i] & ~extra_bit, list[i] & extra_bit, out);
+            continue;
+        }
+        std::copy_n(list + 1, count, out.room(count));
+        out.added(count);
+    }
+    listed_.clear();
+    chains_walked_ += chained_.size();
     emit_chains(view, document, out);
 }
 
@@ -250,10 +271,6 @@ void LazyDfaRun::emit_chains(const View& view, const Document& document, Output<
         }
     }
     chained_.clear();
-}
-
-void LazyDfaRun::emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out) {
-    state_of(view).subscribers(view, path, [&](uint32_t slot, bool several) { emit_slot(view, document, slot, several, out); });
 }
 
 // A subscription with several paths may be reached by more than one of them; it is reported once.

@@ -25,7 +25,7 @@ public:
     uint64_t route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found) override;
     void rest() override;
     uint64_t looked_at() const override;
-    uint64_t delta_rows() const override { return delta_run_.rows_made; }
+    RunCounts counts() const override { return {delta_run_.rows_made, chains_walked_}; }
 
 private:
     // The run of one machine. `serial` identifies the machine, so a cache never outlives it.
@@ -45,7 +45,6 @@ private:
     void find_texts(const LazyDfaState& state, const Document& document);
     void emit(const View& view, const Document& document, const MachinePlace& place, AnswerBits& bits, Output<int32_t>& out);
     void emit_chains(const View& view, const Document& document, Output<int32_t>& out);
-    void emit_path(const View& view, const Document& document, uint32_t path, Output<int32_t>& out);
     void emit_slot(const View& view, const Document& document, uint32_t slot, bool several, Output<int32_t>& out);
     bool recheck(const View& view, const Document& document, uint32_t slot);
     struct ParsedQuery;
@@ -65,6 +64,8 @@ private:
     std::vector<NameLabels> name_labels_;
     std::vector<uint8_t> has_text_;             // by element: it has a text node child
     std::vector<uint32_t> chained_;             // paths that were found, and whose chains are still to be walked
+    std::vector<const uint32_t*> listed_;       // see MachinePlace::list_of
+    uint64_t chains_walked_ = 0;
     std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say

@@ -77,7 +77,7 @@ void LazyDfaEngine::add_to(Digest& digest) const {
 void LazyDfaEngine::save(SnapshotWriter& writer, const StoreParts& store) const {
     end_moves(*paths_);          // a file says where every path lives
     Array<char> labels = write_labels(*paths_->labels);
-    Array<uint32_t> delta(paths_->delta->paths()), path_table = paths_->lay_out_table(store.seeds);
+    Array<uint32_t> delta = paths_->delta->paths(), path_table = paths_->lay_out_table(store.seeds);
     visit_parts(*paths_, labels, delta, path_table, store, writer);
 }
 
@@ -93,6 +93,8 @@ bool LazyDfaEngine::load(SnapshotReader& reader, const StoreParts& store, uint32
         !paths->keys.set_size(static_cast<uint32_t>(count)))
         SnapshotReader::damaged();
     paths->loaded = static_cast<uint32_t>(count);
+    for (const auto& place : paths->places)
+        if (place) place->vacant.assign(place->dirty.size(), 0);
     read_labels(labels, *paths->labels);
     auto delta = std::make_shared<Delta>();
     std::vector<uint32_t> one;
@@ -100,7 +102,7 @@ bool LazyDfaEngine::load(SnapshotReader& reader, const StoreParts& store, uint32
         if (path >= count) SnapshotReader::damaged();
         one.clear();
         plain_labels(paths->key(path), one);
-        delta->add(path, one, *paths->labels);
+        if (!delta->add(path, one, *paths->labels)) SnapshotReader::damaged();
     }
     paths->delta = std::move(delta);
     next_paths_ = std::move(paths);

@@ -50,7 +50,7 @@ SlicedWork PathMerge::build() {
     auto place = std::make_shared<MachinePlace>();
     place->machine = builder_->machine();
     place->path_of.reserve(count_), place->slot_of.reserve(count_);
-    place->dirty.assign((count_ + 63) / 64, 0);
+    place->clear_marks(count_);
     for (size_t i = 0; i < count_;) {
         const size_t end = std::min<size_t>(count_, i + 16 * paths_at_once);
         place->path_of.resize(end, none), place->slot_of.resize(end, none);

@@ -108,10 +108,13 @@ uint64_t Index::looked_at() const {
     return total;
 }
 
-uint64_t Index::delta_rows() const {
+RunCounts Index::counts() const {
     std::lock_guard lock(pool_mutex_);
-    uint64_t total = 0;
-    for (const auto& matcher : pool_) total += matcher->delta_rows();
+    RunCounts total;
+    for (const auto& matcher : pool_) {
+        const RunCounts counts = matcher->counts();
+        total.delta_rows += counts.delta_rows, total.chains_walked += counts.chains_walked;
+    }
     return total;
 }
 

@@ -150,7 +150,7 @@ public:
     RenderedPieces render_many(std::span<const GivenDocument> documents, const DeliveryOptions& options);
     uint64_t cache_bytes() const { return store_.engine().cache_bytes(); }
     uint64_t looked_at() const;        // see TreeRun; of Matchers that nobody uses at the moment
-    uint64_t delta_rows() const;       // see Delta::Run; likewise
+    RunCounts counts() const;          // likewise
     void drop_caches();
     std::shared_ptr<void> companion;   // what whoever lends the index out keeps with it; null at first
 

@@ -36,7 +36,7 @@ public:
     void rest() {                                                            // see EngineRun
         if (run_) run_->rest();
     }
-    uint64_t delta_rows() const { return run_ ? run_->delta_rows() : 0; }
+    RunCounts counts() const { return run_ ? run_->counts() : RunCounts{}; }
     uint64_t looked_at() const { return run_ ? run_->looked_at() : 0; }      // see TreeRun
 
 private:

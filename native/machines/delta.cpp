@@ -1,15 +1,19 @@
-// The delta: a few plain paths as bits of a few words, stepped with shifts. delta.hpp has the theory.
+// The delta: a few plain paths as bits of some words, stepped with shifts. delta.hpp has the theory.
 #include "machines/delta.hpp"
+
+#include "base/cpu.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstring>
+#include <span>
+#include <utility>
 
 namespace treecast {
 
 namespace {
 std::atomic<uint64_t> delta_line{1};
+constexpr uint32_t empty_row = 0, text_row = 1, element_any_row = 2, attribute_any_row = 3;
 }
 
 // A path takes neighbouring bits of the first word that has enough left. So a shift by one goes from a step to the next, and no
@@ -19,11 +23,15 @@ bool Delta::add(uint32_t path, Labels labels, const LabelTable& table) {
     for (uint32_t label : labels) steps += label != label_descend;
     uint32_t word = 0;
     while (word < words_max && used_[word] + steps > steps_max) ++word;
-    if (word == words_max || steps == 0) return false;
+    if (word == words_max || steps == 0 || paths_.size() == paths_max) return false;
     uint32_t bit = used_[word];
     used_[word] = static_cast<uint8_t>(bit + steps);
-    words_ = std::max(words_, word + 1);
-    path_at_.resize(words_ * 64, none);
+    if (word / line_words == lines()) {
+        masks_.emplace_back();
+        path_at_.resize(lines() * line_words * 64, none);
+    }
+    Masks& masks = masks_[word / line_words];
+    auto in = [&](Line& line) -> uint64_t& { return line.words[word % line_words]; };
     // A step is entered from the bit before it. The mask that contains this bit says whether it must be at the parent or anywhere
     // above. The first step has no bit before it, and has masks of its own.
     bool descend = false, first = true;
@@ -34,138 +42,181 @@ bool Delta::add(uint32_t path, Labels labels, const LabelTable& table) {
         }
         uint64_t mask = 1ull << bit;
         if (first) {
-            (descend ? first_any_ : first_root_)[word] |= mask;
+            in(descend ? masks.first_any : masks.first_root) |= mask;
         } else {
-            (descend ? before_descend_ : before_child_)[word] |= mask >> 1;
+            in(descend ? masks.before_descend : masks.before_child) |= mask >> 1;
         }
-        steps_.push_back({label, word, mask});
+        steps_.push({label, word, mask});
         has_attributes_ |= table.step_of(label).kind == StepKind::attribute;
         has_text_ |= label == label_text;
         descend = first = false;
         ++bit;
     }
-    last_[word] |= 1ull << (bit - 1);
+    in(masks.last) |= 1ull << (bit - 1);
     path_at_[word * 64 + bit - 1] = path;
-    paths_.push_back(path);
-    if (line_ == 0 || labels_ != table.size()) line_ = delta_line++;
+    paths_.push(path);
+    if (line_ == 0) line_ = delta_line++;
     labels_ = table.size();
     return true;
 }
 
 uint64_t Delta::bytes() const {
-    return sizeof(*this) + (paths_.capacity() + path_at_.capacity()) * 4 + steps_.capacity() * sizeof(Step);
+    return sizeof(*this) + masks_.capacity() * sizeof(Masks) + paths_.bytes() + path_at_.bytes() + steps_.bytes();
 }
 
-// The number of a name's row: the steps that its labels fire, and those that any name does.
-uint32_t Delta::row(std::vector<uint32_t>& known, uint32_t name, const uint32_t* labels, uint32_t any, Run& run) const {
-    const auto number = static_cast<uint32_t>(run.rows.size());
-    Row& row = run.rows.emplace_back();
+// The steps that these labels fire.
+uint32_t Delta::make_row(std::span<const uint32_t> labels, Run& run) const {
+    const uint32_t number = run.rows_count++;
     ++run.rows_made;
-    for (int i = -1; i < 3; ++i) {
-        const uint32_t label = i < 0 ? any : labels[i];
+    for (std::vector<Line>& rows : run.rows) rows.emplace_back();
+    for (uint32_t label : labels) {
         if (label == none) continue;
         if (run.rows_of.size() <= label) run.rows_of.resize(label + 1 + label / 2);
         run.rows_of[label].push_back(number);
-        for (const Step& step : steps_)
-            if (step.label == label) row[step.word] |= step.mask;
+        for (uint32_t s = label < run.last_step.size() ? run.last_step[label] : none; s != none; s = run.step_before[s])
+            run.rows[steps_[s].word / line_words][number].words[steps_[s].word % line_words] |= steps_[s].mask;
     }
-    return known[name] = number;
+    return number;
 }
 
-// Row 0 is that of texts.
-void Delta::bring_up_to_date(Run& run, uint64_t generation) const {
-    if (run.line != line_ || run.generation != generation || run.steps > steps_.size()) {
-        run.line = line_;
-        run.generation = generation;
-        run.element_rows.clear();
-        run.attribute_rows.clear();
-        run.rows_of.clear();
-        run.rows.assign(1, Row{});
-        run.rows_of.resize(label_text + 1);
-        run.rows_of[label_text].push_back(0);
-        for (const Step& step : steps_)
-            if (step.label == label_text) run.rows[0][step.word] |= step.mask;
-        run.steps = steps_.size();
+// Makes the rows of new names, too. A name that no query has needs none.
+void Delta::list_events(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, Run& run) const {
+    const size_t known = document.names->size();
+    if (run.element_rows.size() < known) run.element_rows.resize(known, none);
+    if (run.attribute_rows.size() < known) run.attribute_rows.resize(known, none);
+    auto row_of = [&](uint32_t& row, auto&& labels_of) {
+        if (row != none) return row;
+        const std::span<const uint32_t> labels = labels_of();
+        const bool is_named = std::any_of(labels.begin(), labels.end(), [](uint32_t label) { return label != none; });
+        return row = is_named ? make_row(labels, run) : empty_row;
+    };
+    run.events.clear();
+    run.events.reserve(document.elements());
+    size_t levels = 1;
+    for (size_t i = 0; i < document.elements(); ++i) {
+        const uint32_t name = document.name[i];
+        const uint16_t level = document.depth[i];
+        const size_t attributes = has_attributes_ ? document.attribute_end(i) - document.attribute_begin[i] : 0;
+        const bool has_texts = has_text_ && has_text[i], opens = document.size[i] > 1 || attributes || has_texts;
+        const uint32_t row = row_of(run.element_rows[name], [&] { return std::span<const uint32_t>(names.labels(name).element); });
+        run.events.push_back({row, level, element_any_row, opens});
+        if (!opens) continue;
+        levels = std::max<size_t>(levels, level + 2);
+        const auto below = static_cast<uint16_t>(level + 1);
+        for (size_t a = document.attribute_begin[i], end = a + attributes; a < end; ++a) {
+            const uint32_t attribute = document.attribute_name[a];
+            const uint32_t its = row_of(run.attribute_rows[attribute], [&] { return std::span<const uint32_t>(names.labels(attribute).attribute); });
+            run.events.push_back({its, below, attribute_any_row, false});
+        }
+        if (has_texts) run.events.push_back({text_row, below, empty_row, false});
     }
+    if (run.ways.size() < levels) run.ways.resize(levels), run.alive.resize(levels);
+}
+
+void Delta::forget_rows(Run& run, uint64_t generation) const {
+    run.generation = generation;
+    run.labels = labels_;
+    run.element_rows.clear();
+    run.attribute_rows.clear();
+    run.rows_of.clear();
+    run.rows.assign(lines(), {});
+    run.rows_count = 0;
+    make_row({}, run);
+    for (uint32_t label : {label_text, label_element_any, label_attribute_any}) make_row({&label, 1}, run);
+}
+
+void Delta::bring_up_to_date(Run& run, uint64_t generation) const {
+    const bool is_other = run.line != line_ || run.steps > steps_.size();
+    if (is_other) {
+        run.line = line_;
+        run.steps = 0;
+        run.last_step.clear();
+    }
+    const bool is_stale = is_other || run.generation != generation || run.labels != labels_;
+    if (!is_stale && run.rows.size() < lines()) run.rows.resize(lines(), std::vector<Line>(run.rows_count));
+    run.step_before.resize(steps_.size());
     for (; run.steps < steps_.size(); ++run.steps) {
         const Step& step = steps_[run.steps];
-        if (step.label >= run.rows_of.size()) continue;
-        for (uint32_t row : run.rows_of[step.label]) run.rows[row][step.word] |= step.mask;
+        if (step.label >= run.last_step.size()) run.last_step.resize(step.label + 1 + step.label / 2, none);
+        run.step_before[run.steps] = std::exchange(run.last_step[step.label], static_cast<uint32_t>(run.steps));
+        if (is_stale || step.label >= run.rows_of.size()) continue;
+        for (uint32_t row : run.rows_of[step.label]) run.rows[step.word / line_words][row].words[step.word % line_words] |= step.mask;
     }
+    if (is_stale) forget_rows(run, generation);
 }
 
 namespace {
 
-// Some words at once. They are copied and not looked at in place: clang would take them for as aligned as a vector register.
-typedef uint64_t Lanes __attribute__((vector_size(16)));
-constexpr uint32_t lane_words = 2;
-inline Lanes lanes_at(const uint64_t* words) {
-    Lanes lanes;
-    std::memcpy(&lanes, words, sizeof lanes);
-    return lanes;
+// The walk is compiled for each kind of processor, as a whole: a function or lambda that is not inlined would not have the same instructions.
+template <size_t bytes>
+struct DeltaLanes {
+    typedef uint64_t Words __attribute__((vector_size(bytes), aligned(8), may_alias));
+    static constexpr size_t count = bytes / sizeof(uint64_t);
+    [[gnu::always_inline]] static const Words& at(const Delta::Line& line, size_t word) {
+        return *reinterpret_cast<const Words*>(line.words.data() + word);
+    }
+    [[gnu::always_inline]] static Words& at(Delta::Line& line, size_t word) { return *reinterpret_cast<Words*>(line.words.data() + word); }
+};
+
+// One pass over the events for the words from `w` on of a line. `elements`: there are no others.
+template <size_t bytes, bool elements>
+[[gnu::always_inline]] inline void walk_words(const Delta::Masks& masks, const std::vector<Delta::Line>& rows, size_t w, Delta::Run& run,
+                                              Delta::Line& matched) {
+    using L = DeltaLanes<bytes>;
+    using Words = typename L::Words;
+    const Words before_child = L::at(masks.before_child, w), before_descend = L::at(masks.before_descend, w);
+    const Words first_any = L::at(masks.first_any, w);
+    const Words any[] = {L::at(rows[empty_row], w), Words{}, L::at(rows[element_any_row], w), L::at(rows[attribute_any_row], w)};
+    Words found{};
+    L::at(run.ways[0], w) = first_any | L::at(masks.first_root, w);
+    L::at(run.alive[0], w) = Words{};
+    for (const Delta::Event& event : run.events) {
+        const Words here = L::at(run.ways[event.level], w) & (L::at(rows[event.row], w) | any[elements ? element_any_row : event.any]);
+        found |= here;
+        if (!event.opens) continue;
+        const Words alive = L::at(run.alive[event.level], w) | here;
+        L::at(run.alive[event.level + 1], w) = alive;
+        L::at(run.ways[event.level + 1], w) = ((here & before_child) | (alive & before_descend)) << 1 | first_any;
+    }
+    L::at(matched, w) = found & L::at(masks.last, w);
 }
-inline void set_lanes(uint64_t* words, Lanes lanes) { std::memcpy(words, &lanes, sizeof lanes); }
+
+template <size_t bytes>
+[[gnu::always_inline]] inline void walk_delta(std::span<const Delta::Masks> masks, bool elements, Delta::Run& run) {
+    for (size_t l = 0; l < masks.size(); ++l)
+        for (size_t w = 0; w < Delta::line_words; w += DeltaLanes<bytes>::count)
+            if (elements)
+                walk_words<bytes, true>(masks[l], run.rows[l], w, run, run.matched[l]);
+            else
+                walk_words<bytes, false>(masks[l], run.rows[l], w, run, run.matched[l]);
+}
+
+void walk_delta_plain(std::span<const Delta::Masks> masks, bool elements, Delta::Run& run) { walk_delta<16>(masks, elements, run); }
+#if TREECAST_X86
+TREECAST_AVX2 void walk_delta_avx2(std::span<const Delta::Masks> masks, bool elements, Delta::Run& run) { walk_delta<32>(masks, elements, run); }
+TREECAST_AVX512 void walk_delta_avx512(std::span<const Delta::Masks> masks, bool elements, Delta::Run& run) { walk_delta<64>(masks, elements, run); }
+#endif
+
+void walk_delta_best(std::span<const Delta::Masks> masks, bool elements, Delta::Run& run) {
+#if TREECAST_X86
+    if (simd_level() >= Simd::avx512) return walk_delta_avx512(masks, elements, run);
+    if (simd_level() >= Simd::avx2) return walk_delta_avx2(masks, elements, run);
+#endif
+    walk_delta_plain(masks, elements, run);
+}
 
 }  // namespace
 
-// One pass over the elements: each level is computed from the one above by shifts and masks.
 void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, Run& run) const {
     run.found.clear();
     if (paths_.empty()) return;
-    const uint32_t words = (words_ + lane_words - 1) / lane_words * lane_words;
     bring_up_to_date(run, document.names->generation());
-    size_t known = document.names->size();
-    if (run.element_rows.size() < known) run.element_rows.resize(known, none);
-    if (has_attributes_ && run.attribute_rows.size() < known) run.attribute_rows.resize(known, none);
-    const Row text = run.rows[0];                   // rows may move
-    Row matched{};
-    run.reached.assign(words, 0);                   // by depth, from "above the root element"
-    run.alive.assign(words, 0);
-    auto reach = [&](const uint64_t* fired, const uint64_t* reached, const uint64_t* alive, const uint64_t* firsts, uint32_t w) -> Lanes {
-        return (((lanes_at(reached + w) & lanes_at(&before_child_[w])) | (lanes_at(alive + w) & lanes_at(&before_descend_[w]))) << 1 | lanes_at(firsts + w)) & lanes_at(fired + w);
-    };
-    Row firsts_at_root;
-    for (uint32_t w = 0; w < words; ++w) firsts_at_root[w] = first_any_[w] | first_root_[w];
-    for (size_t i = 0; i < document.elements(); ++i) {
-        size_t depth = document.depth[i];
-        if (run.reached.size() < (depth + 2) * words) {
-            run.reached.resize((depth + 2) * words);
-            run.alive.resize((depth + 2) * words);
-        }
-        uint32_t name = document.name[i];
-        uint32_t row_at = run.element_rows[name];
-        if (row_at == none) row_at = row(run.element_rows, name, names.labels(name).element, label_element_any, run);
-        const uint64_t* fired = run.rows[row_at].data();
-        const uint64_t* reached_above = run.reached.data() + depth * words;
-        const uint64_t* alive_above = run.alive.data() + depth * words;
-        uint64_t* reached = run.reached.data() + (depth + 1) * words;
-        uint64_t* alive = run.alive.data() + (depth + 1) * words;
-        // `/a` begins at the root element only, `//a` at any.
-        const uint64_t* firsts = i == 0 ? firsts_at_root.data() : first_any_.data();
-        for (uint32_t w = 0; w < words; w += lane_words) {
-            const Lanes here = reach(fired, reached_above, alive_above, firsts, w);
-            set_lanes(reached + w, here);
-            set_lanes(alive + w, lanes_at(alive_above + w) | here);
-            set_lanes(&matched[w], lanes_at(&matched[w]) | (here & lanes_at(&last_[w])));
-        }
-        if (has_attributes_)
-            // Attributes and texts have nothing below: all that counts is whether a last step is reached there.
-            for (size_t a = document.attribute_begin[i]; a < document.attribute_end(i); ++a) {
-                name = document.attribute_name[a];
-                row_at = run.attribute_rows[name];
-                if (row_at == none)
-                    row_at = row(run.attribute_rows, name, names.labels(name).attribute, label_attribute_any, run);
-                fired = run.rows[row_at].data();
-                for (uint32_t w = 0; w < words; w += lane_words)
-                    set_lanes(&matched[w], lanes_at(&matched[w]) | (reach(fired, reached, alive, first_any_.data(), w) & lanes_at(&last_[w])));
-            }
-        if (has_text_ && has_text[i])
-            for (uint32_t w = 0; w < words; w += lane_words)
-                set_lanes(&matched[w], lanes_at(&matched[w]) | (reach(text.data(), reached, alive, first_any_.data(), w) & lanes_at(&last_[w])));
-    }
-    for (uint32_t w = 0; w < words_; ++w)
-        for (uint64_t rest = matched[w]; rest; rest &= rest - 1)
-            run.found.push_back(path_at_[w * 64 + std::countr_zero(rest)]);
+    list_events(document, has_text, names, run);
+    run.matched.resize(lines());
+    walk_delta_best(masks_, !has_attributes_ && !has_text_, run);
+    for (size_t word = 0; word < lines() * line_words; ++word)
+        for (uint64_t rest = run.matched[word / line_words].words[word % line_words]; rest; rest &= rest - 1)
+            run.found.push_back(path_at_[word * 64 + std::countr_zero(rest)]);
 }
 
 }  // namespace treecast

@@ -5,13 +5,16 @@
 //     reached = (((above.reached & before_child) | (above.alive & before_descend)) << 1 | firsts) & fired_by[a]
 //     alive   = above.alive | reached
 // where `firsts` are the first steps that may start here: those with `//` always, those with `/` at the root element only.
-// A path matches where its last step's bit is reached. An element costs a few instructions a word, whatever the queries are,
-// which beats any cached machine that has to be thrown away at every change.
+// A path matches where its last step's bit is reached. All but `fired_by` is the same for all children of an element, and computed once:
+// the *way* to them. The document is walked once for some words together, which stay in registers. An element costs a few
+// instructions, whatever the queries are, which beats any cached machine that has to be thrown away at every change.
 //
 // Paths are only ever added to a delta, so what a thread knows of it, the rows `fired_by` of the names that it has met, is
-// brought up to date by the steps that are new. PERF: bench/churn.py, a change before every document.
+// brought up to date by the steps that are new. A copy shares all that grows, and has masks of its own: readers may be in the other.
+// PERF: bench/churn.py, a change before every document.
 #pragma once
 
+#include "base/array.hpp"
 #include "document/document.hpp"
 #include "machines/label.hpp"
 #include "machines/lazy.hpp"
@@ -19,26 +22,52 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace treecast {
 
 class Delta {
 public:
-    static constexpr uint32_t words_max = 16, steps_max = 64;
+    // PERF: bench/churn.py. A full delta becomes a machine, whose cache is empty: the larger, the seldomer. All of it takes as long
+    // for a document as a machine does with everything cached, or half as long.
+    static constexpr uint32_t words_max = 192, steps_max = 64, paths_max = 1536;
 
     bool add(uint32_t path, Labels labels, const LabelTable& table);   // false: no room; nothing changed
-    const std::vector<uint32_t>& paths() const { return paths_; }
+    const Array<uint32_t>& paths() const { return paths_; }
     bool has_text() const { return has_text_; }
     uint64_t bytes() const;
 
+    // Words that are computed together: a cache line of them.
+    static constexpr uint32_t line_words = 8;
+    struct alignas(64) Line {
+        std::array<uint64_t, line_words> words{};
+    };
+    struct Masks {                                  // of a line
+        Line before_child, before_descend, first_root, first_any, last;
+    };
+
+    // What a document has that may fire a step, in document order. One that `opens` has others below, at the next level.
+    struct Event {
+        uint32_t row;
+        uint16_t level;
+        uint8_t any;                                                   // the row of everything of its kind
+        bool opens;
+    };
+
     // Scratch of one thread. Rows by name are kept as long as paths are only added, and as names mean the same.
     struct Run {
-        std::vector<uint64_t> reached, alive;
-        std::vector<std::array<uint64_t, words_max>> rows;
+        std::vector<Event> events;
+        std::vector<Line> ways, alive, matched;                        // by level, by level, by line
+        // By line and row: the steps that a name fires. The first rows are those of texts and of any name: no other has to know of a
+        // new step `*`.
+        std::vector<std::vector<Line>> rows;
+        uint32_t rows_count = 0;
         std::vector<uint32_t> element_rows, attribute_rows;            // by name: the number of its row
         std::vector<std::vector<uint32_t>> rows_of;                    // by label: the rows that it is in
+        std::vector<uint32_t> last_step, step_before;                  // by label, and by step: those of the same label, as a chain
         uint64_t line = 0, generation = 0;
+        uint32_t labels = 0;
         size_t steps = 0;                                              // that the rows have
         uint64_t rows_made = 0;                                        // for tests
         std::vector<uint32_t> found;                                   // the paths that matched
@@ -46,25 +75,24 @@ public:
     void run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, Run& run) const;
 
 private:
-    using Row = std::array<uint64_t, words_max>;
-
     struct Step {                                   // a bit, and the label that fires it
         uint32_t label, word;
         uint64_t mask;
     };
-    uint32_t row(std::vector<uint32_t>& known, uint32_t name, const uint32_t* labels, uint32_t any, Run& run) const;
+    size_t lines() const { return masks_.size(); }
+    uint32_t make_row(std::span<const uint32_t> labels, Run& run) const;
+    void list_events(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, Run& run) const;
     void bring_up_to_date(Run& run, uint64_t generation) const;
+    void forget_rows(Run& run, uint64_t generation) const;
 
-    uint32_t words_ = 0;                            // in use
-    uint8_t used_[words_max] = {};                  // bits in use, by word
-    std::vector<uint32_t> paths_;
-    std::vector<uint32_t> path_at_;                 // by bit: the path whose last step it is
-    Row before_child_{}, before_descend_{}, first_root_{}, first_any_{}, last_{};
-    std::vector<Step> steps_;                       // in the order of addition
+    std::array<uint8_t, words_max> used_{};         // bits in use, by word
+    std::vector<Masks> masks_;                      // by line
+    Array<uint32_t> paths_;
+    Array<uint32_t> path_at_;                       // by bit: the path whose last step it is
+    Array<Step> steps_;                             // in the order of addition
     bool has_attributes_ = false, has_text_ = false;
-    // The same in all deltas that this one was copied from, as long as no label is new since: then names mean the same.
-    uint64_t line_ = 0;
-    uint32_t labels_ = 0;
+    uint64_t line_ = 0;                             // the same in all deltas that this one was copied from
+    uint32_t labels_ = 0;                           // as many as there were: as long as none is new, names mean the same
 };
 
 }  // namespace treecast
