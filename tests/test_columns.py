@@ -35,7 +35,7 @@ def test_an_operand_is_read_once(shape: str) -> None:
 
 
 def test_few_are_evaluated_by_themselves() -> None:
-    """The first that matches ends such an evaluation, and no column is made: the work is that of numbering all items."""
+    """The first that matches ends such an evaluation, and no column is made: what is counted are the items."""
     index = Index()
     index.add_many((str(place), f"//item[@n * @n + {place} >= 0]") for place in range(3))
     items = "".join(map(item, range(5_000)))
