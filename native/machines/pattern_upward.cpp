@@ -147,6 +147,8 @@ private:
         const TermStep& step = query_.term_step(index);
         std::vector<std::string> inside;
         PathStep test;
+        const bool is_here = step.axis == TermAxis::self && step.test == TermTest::any_item && step.predicates == no_term;
+        if (is_here) return read_rest(step.next, goal, here);
         const bool deep = step.axis == TermAxis::descendant;
         if (!deep && step.axis != TermAxis::child && step.axis != TermAxis::attribute) return false;
         if (step.test == TermTest::any_item) return read_content(step, goal, here);
