@@ -2,7 +2,7 @@
 
 Each shape has a value of its own for every subscription, which is rare in the documents. So few subscriptions match,
 and what is measured is whether the shared machines pass over the others. The shapes of the second kind require nothing
-that a machine could decide: every subscription is evaluated for every document.
+that a machine could decide: every subscription is evaluated for every document, on shared columns or by itself.
 
 Bars: half of lxml's parsing where the value is rare, and 1 µs for a subscription that is evaluated.
 """
@@ -64,6 +64,7 @@ EVALUATED = (
     "//item[preceding-sibling::item/@n = @n + {number}000]",
     "//item[ancestor::feed/@n + {number} = @n]",
     "//item[string-length(name) * {number} = 1]",
+    "//item[@n * @n + last() = {number}.5]",
 )
 
 

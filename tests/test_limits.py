@@ -56,7 +56,13 @@ def test_the_page_has_every_limit() -> None:
     assert page_limits("Documents") == defaults(Limits())
     assert page_limits("Deliveries") == defaults(DeliveryLimits())
     assert page_limits("The cache") == {"cache_bytes_max": CACHE_BYTES_MAX}
-    holders = ("machines/label.hpp", "evaluate/shared_terms.hpp", "evaluate/terms.hpp", "engines/lazydfa_run.hpp")
+    holders = (
+        "machines/label.hpp",
+        "evaluate/shared_terms.hpp",
+        "evaluate/terms.hpp",
+        "evaluate/columns.hpp",
+        "engines/lazydfa_run.hpp",
+    )
     assert page_limits("Expressions") == native_constants(*holders)
     assert page_limits("Queries") == native_limits("query/query.hpp", "QueryLimits")
     assert page_limits("Regular expressions") == native_limits("regex/regex.hpp", "RegexLimits")

@@ -127,6 +127,7 @@ void Document::clear() {
     source = original = {};
     encoding = Encoding::utf8;
     decoded.clear();
+    has_marks = false;
     offset_marks_.clear();
 }
 
@@ -156,6 +157,7 @@ void Document::copy_from(const Document& other, bool copies_text, std::unique_pt
     original = copies_text ? source : other.original;
     encoding = copies_text ? Encoding::utf8 : other.encoding;
     decoded = other.decoded;
+    has_marks = other.has_marks;
     names = other.names;
     // Several threads may look at it from now on, so nothing is left to be made when it is first needed.
     if (is_transcoded && !copies_text) original_offset(0);

@@ -167,6 +167,7 @@ struct Document {
     // What only copies of the source have to know, both in document order and mostly empty.
     Column<NamespaceDeclaration> declarations;
     Column<EntityReference> references;
+    bool has_marks = false;        // there may be comments or processing instructions: see marks.hpp
 
     size_t elements() const { return name.size(); }
     size_t attribute_end(size_t i) const { return i + 1 < name.size() ? attribute_begin[i + 1] : attribute_name.size(); }

@@ -56,6 +56,7 @@ void ReaderState::epilog(const char* at) {
 // memchr finds candidates quickly. XML forbids two hyphens inside a comment, so the first pair must end it.
 const char* ReaderState::comment(const char* at) {
     at = expect(at, "<!--", "expected a comment (<!--), or an element");
+    document.has_marks = true;
     for (;;) {
         auto* dash = static_cast<const char*>(std::memchr(at, '-', static_cast<size_t>(end - at)));
         if (!dash) unexpected(end, "");
@@ -71,6 +72,7 @@ const char* ReaderState::comment(const char* at) {
 // Checks the target, then skips to the end. The content of an instruction is never used.
 const char* ReaderState::instruction(const char* at) {
     const char* target = at + 2;
+    document.has_marks = true;
     const char* stop = scan_name(target, "expected a name after '<?'");
     std::string_view name(target, static_cast<size_t>(stop - target));
     if (stop == end) unexpected(end, "");

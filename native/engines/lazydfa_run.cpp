@@ -40,6 +40,10 @@ const NameLabels& LazyDfaRun::labels(uint32_t name) {
     return labels;
 }
 
+uint32_t LazyDfaRun::target_label(std::string_view target) {
+    return table_->find({false, StepKind::instruction, Test::name, "", target});
+}
+
 void LazyDfaRun::rest() {
     for (PlaceRun& run : runs_) run.lazy ? run.lazy->rest() : run.tree->rest();
 }
@@ -301,6 +305,7 @@ const LazyDfaRun::ParsedQuery& LazyDfaRun::parsed(const View& view, uint32_t slo
     const Settings& settings = view.settings_of(slot);
     parse_matching(view.text(slot, text_), settings.bindings, settings.ordered, passing_.query);
     passing_.shared = shared_terms_.numbers_of(passing_.query);
+    passing_.plan = settings.ordered ? ColumnPlan() : columns_.plan_of(passing_.query);
     passing_.serial = view.serial;
     const uint64_t bytes = bytes_of(passing_);
     if (parsed_bytes_ + bytes > parsed_bytes_max) {
@@ -327,10 +332,16 @@ bool LazyDfaRun::recheck(const View& view, const Document& document, uint32_t sl
     if (evaluated_document_ != &document) {
         evaluated_document_ = &document;
         evaluator_.begin(document);
+        columns_.begin();
     }
     const bool ordered = view.settings_of(slot).ordered;
     const ParsedQuery& known = parsed(view, slot);
-    evaluator_.allow(work_max(document, work_per_item_max_));
+    const uint64_t steps = work_max(document, work_per_item_max_);
+    if (columns_.is_worth_it(known.plan)) {
+        const Columns::Answer answer = columns_.decide(known.plan, known.query, document, evaluator_, steps);
+        if (answer != Columns::Answer::unknown) return answer == Columns::Answer::yes;
+    }
+    evaluator_.allow(steps);
     try {
         return evaluator_.satisfies(known.query, ordered, known.shared);
     } catch (const OutOfWork& failure) {

@@ -3,6 +3,7 @@
 
 #include "base/answer_bits.hpp"
 #include "engines/lazydfa.hpp"
+#include "evaluate/columns.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/shared_terms.hpp"
 #include "machines/delta.hpp"
@@ -38,6 +39,7 @@ private:
         bool used;
     };
     const NameLabels& labels(uint32_t name) override;
+    uint32_t target_label(std::string_view target) override;
     void begin(const LazyDfaState& state, const Document& document, bool to_render, std::vector<Undecided>& undecided);
     void forget_seen();
     void route_path(const View& view, const Document& document, uint32_t path, const RouteQuestion& question, uint64_t& found);
@@ -76,6 +78,7 @@ private:
         uint64_t serial = 0;                    // of the View's body, in which a slot never gets another query
         Query query;
         std::vector<uint32_t> shared;           // see SharedTerms
+        ColumnPlan plan;                        // see Columns
     };
     static constexpr uint64_t parsed_bytes_max = 256u << 20;
     static constexpr uint32_t parsed_bytes_least = 1024, parsed_bytes_per_byte = 16, parsed_per_displaced = 4;
@@ -85,6 +88,7 @@ private:
     uint64_t parsed_bytes_ = 0;
     uint32_t parsed_hand_ = 0, parsed_turn_ = 0;
     SharedTerms shared_terms_;
+    Columns columns_;
     // Of the match in progress.
     std::vector<Undecided>* undecided_ = nullptr;
     std::vector<Undecided> routed_undecided_;

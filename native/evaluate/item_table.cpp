@@ -1,12 +1,7 @@
-// Merges the columns of a document into one numbering, and finds the comments and instructions in its source.
+// Merges the columns of a document, and its marks, into one numbering.
 //
-// An element knows how many texts began before it, so elements and texts merge without looking at the source. For comments the
-// source is scanned once. It is well-formed, which the reader has checked, so only the delimiters matter.
+// An element knows how many texts began before it, and a mark how many elements and texts, so all merge in one pass.
 #include "evaluate/item_table.hpp"
-
-#include "document/characters.hpp"
-
-#include <algorithm>
 
 namespace treecast {
 
@@ -29,11 +24,8 @@ uint64_t ItemTable::fill(bool with_marks) {
     const Document& d = *document_;
     uint64_t work = 0;
     marks_.clear();
-    if (with_marks) {
-        find_marks();
-        work += d.source.size() / 32;
-    }
-    has_marks_ = with_marks;
+    if (with_marks) work += marks_.find(d) / 32;
+    has_marks_ = with_marks || !d.has_marks;
     const auto elements = static_cast<uint32_t>(d.elements()), texts = static_cast<uint32_t>(d.text.size());
     const size_t total = 1 + elements + d.attribute_name.size() + texts + marks_.size();
     if (kinds_.size() < total) {
@@ -76,99 +68,6 @@ uint64_t ItemTable::fill(bool with_marks) {
     add_texts(texts);
     for (uint32_t item : open_) ends_[item] = size_;
     return work + total;
-}
-
-// Whether a reference at this byte stands for no text at all. `end` is then where it ends.
-bool ItemTable::is_empty_reference(uint32_t at, uint32_t& end) const {
-    const auto& references = document_->references;
-    const EntityReference* first = references.data();
-    const EntityReference* last = first + references.size();
-    const EntityReference* found = std::lower_bound(first, last, at, [](const EntityReference& r, uint32_t place) { return r.begin < place; });
-    if (found == last || found->begin != at || found->text_begin != found->text_end) return false;
-    end = found->end;
-    return true;
-}
-
-// Counts elements and texts on the way, as the reader has counted them: CDATA belongs to the text around it, an empty one to none.
-void ItemTable::find_marks() {
-    const std::string_view s = document_->source;
-    auto after = [&](std::string_view end, size_t from) {
-        size_t found = s.find(end, from);
-        return found == std::string_view::npos ? s.size() : found + end.size();
-    };
-    std::vector<uint32_t> parents;
-    uint32_t elements = 0, texts = 0;
-    bool in_text = false;
-    auto end_text = [&] {
-        texts += in_text;
-        in_text = false;
-    };
-    for (size_t at = 0; at < s.size();) {
-        if (s[at] != '<') {
-            uint32_t end = 0;
-            if (s[at] == '&' && is_empty_reference(static_cast<uint32_t>(at), end)) {
-                at = end;
-                continue;
-            }
-            in_text = !parents.empty();
-            at = s[at] == '&' ? at + 1 : std::min(s.find_first_of("<&", at), s.size());
-            continue;
-        }
-        std::string_view rest = s.substr(at);
-        if (rest.starts_with("<![CDATA[")) {
-            size_t end = after("]]>", at + 9);
-            in_text = in_text || end - at > 12;
-            at = end;
-            continue;
-        }
-        end_text();
-        if (rest.starts_with("<!--") || rest.starts_with("<?")) {
-            bool is_comment = rest[1] == '!';
-            size_t end = is_comment ? after("-->", at + 4) : after("?>", at + 2);
-            bool is_declaration = elements == 0 && rest.starts_with("<?xml") && rest.size() > 5 && is_space(rest[5]);
-            if (!is_declaration)
-                marks_.push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(end), elements, texts,
-                                  parents.empty() ? none : parents.back(), is_comment});
-            at = end;
-        } else if (rest.starts_with("<!")) {           // a document type, whose own comments are no part of the document
-            int brackets = 0;
-            for (++at; at < s.size(); ++at) {
-                char c = s[at];
-                if (c == '"' || c == '\'') at = std::min(s.find(c, at + 1), s.size());
-                else if (s.compare(at, 4, "<!--") == 0) at = after("-->", at + 4) - 1;
-                else if (s.compare(at, 2, "<?") == 0) at = after("?>", at + 2) - 1;
-                else if (c == '[') ++brackets;
-                else if (c == ']') --brackets;
-                else if (c == '>' && brackets == 0) break;
-            }
-            ++at;
-        } else if (rest.starts_with("</")) {
-            if (!parents.empty()) parents.pop_back();
-            at = after(">", at);
-        } else {
-            for (++at; at < s.size() && s[at] != '>'; ++at)
-                if (s[at] == '"' || s[at] == '\'') at = std::min(s.find(s[at], at + 1), s.size());
-            if (s[at - 1] != '/') parents.push_back(elements);
-            ++elements;
-            ++at;
-        }
-    }
-}
-
-std::string_view ItemTable::target(uint32_t item) const {
-    const MarkPlace& mark = marks_[indices_[item]];
-    std::string_view inside = document_->source.substr(mark.begin + 2, mark.end - mark.begin - 4);
-    size_t end = inside.find_first_of(" \t\r\n");
-    return inside.substr(0, end);
-}
-
-// Of an instruction: what follows its target, without the space between.
-std::string_view ItemTable::mark_value(uint32_t item) const {
-    const MarkPlace& mark = marks_[indices_[item]];
-    if (mark.is_comment) return document_->source.substr(mark.begin + 4, mark.end - mark.begin - 7);
-    std::string_view inside = document_->source.substr(mark.begin + 2, mark.end - mark.begin - 4);
-    size_t data = inside.find_first_not_of(" \t\r\n", target(item).size());
-    return data == std::string_view::npos ? std::string_view() : inside.substr(data);
 }
 
 }  // namespace treecast

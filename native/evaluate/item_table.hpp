@@ -4,11 +4,11 @@
 // all kinds. Here each item has one number: the document has 0, an element is followed by its attributes, then by its content.
 // So an axis is a range of numbers or a walk over parents, and a sorted list of numbers is a set in document order.
 //
-// Comments and processing instructions are no part of the columns. They are found in the source, and only if a query asks for
-// them: `with_marks`.
+// Comments and processing instructions (document/marks.hpp) are numbered only if a query asks for them: `with_marks`.
 #pragma once
 
 #include "document/document.hpp"
+#include "document/marks.hpp"
 
 #include <cstdint>
 #include <string_view>
@@ -47,31 +47,22 @@ public:
         return at;
     }
 
-    std::string_view target(uint32_t item) const;        // of a processing instruction
-    std::string_view mark_value(uint32_t item) const;    // of a comment or instruction
+    std::string_view target(uint32_t item) const { return marks_.target(indices_[item]); }       // of a processing instruction
+    std::string_view mark_value(uint32_t item) const { return marks_.value(indices_[item]); }    // of a comment or instruction
     std::pair<uint32_t, uint32_t> mark_range(uint32_t item) const {     // bytes of the source, with its delimiters
-        const MarkPlace& mark = marks_[indices_[item]];
+        const Marks::Place& mark = marks_[indices_[item]];
         return {mark.begin, mark.end};
     }
 
 private:
-    // A comment or instruction in the source.
-    struct MarkPlace {
-        uint32_t begin, end;           // bytes of the source, with its delimiters
-        uint32_t elements, texts;      // how many started before it
-        uint32_t parent;               // an element, or none
-        bool is_comment;
-    };
-    void find_marks();
     void add(ItemKind kind, uint32_t index, uint32_t parent);
-    bool is_empty_reference(uint32_t at, uint32_t& end) const;
 
     const Document* document_ = nullptr;
     uint32_t size_ = 0;
     bool has_marks_ = false;
     std::vector<ItemKind> kinds_;
     std::vector<uint32_t> indices_, parents_, ends_, of_element_, of_attribute_, of_text_, open_;
-    std::vector<MarkPlace> marks_;
+    Marks marks_;
 };
 
 }  // namespace treecast

@@ -1,8 +1,10 @@
 // The values of terms: operators and conversions. Paths are in terms_path.cpp, functions in terms_call.cpp.
 #include "evaluate/terms.hpp"
 
+#include "document/line_ends.hpp"
 #include "document/number.hpp"
 #include "evaluate/evaluate.hpp"
+#include "query/arithmetic.hpp"
 
 #include <charconv>
 #include <cmath>
@@ -122,13 +124,7 @@ double Terms::arithmetic(const Term& term, const Context& context) {
     double total = number(term.first, context);
     for (uint32_t at = query_->term(term.first).next; at != no_term; at = query_->term(at).next) {
         const double operand = number(at, context);
-        switch (query_->term(at).sign) {
-            case Sign::plus: total += operand; break;
-            case Sign::minus: total -= operand; break;
-            case Sign::times: total *= operand; break;
-            case Sign::div: total /= operand; break;
-            case Sign::mod: total = std::fmod(total, operand); break;
-        }
+        total = apply(query_->term(at).sign, total, operand);
     }
     return total;
 }
@@ -233,13 +229,7 @@ void Terms::append_string(uint32_t item, std::string& out) {
         case ItemKind::text: out += d.value(d.text[index]); break;
         case ItemKind::comment:
         case ItemKind::instruction:
-            for (std::string_view rest = table_.mark_value(item); !rest.empty();) {        // line ends are one character
-                size_t end = rest.find('\r');
-                out += rest.substr(0, end);
-                if (end == std::string_view::npos) break;
-                out += '\n';
-                rest.remove_prefix(end + (rest.substr(end).starts_with("\r\n") ? 2 : 1));
-            }
+            append_lines(table_.mark_value(item), out);
             break;
         default: {
             uint32_t begin = index == none ? 0 : d.text_begin[index];

@@ -8,6 +8,7 @@
 #include "document/number.hpp"
 #include "query/relation.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -41,6 +42,12 @@ bool Terms::compare(const Term& comparison, const Context& context) {
         string(second, context, right);
         spend(left.size() / 32);
         return related(relation, left, right);
+    }
+    // PERF: bench/language.py. A set that queries share is not copied.
+    const bool is_constant = query_->term(second).kind == TermKind::literal || query_->term(second).kind == TermKind::number;
+    if (query_->term(second).next == no_term && one == TermType::items && is_constant && is_fixed(query_->term(first))) {
+        const Result constant = compute(second, context);
+        return compare_set(static_cast<Relation>(query_->term(second).relation), kept(first, context).items, constant);
     }
     Result left = value(comparison.first, context);
     for (uint32_t at = query_->term(comparison.first).next; at != no_term; at = query_->term(at).next) {
@@ -107,8 +114,28 @@ bool Terms::compare_sets(Relation relation, const Set& left, const Set& right) {
     }
     const Set& few = left.size() <= right.size() ? left : right;
     const Set& many = left.size() <= right.size() ? right : left;
-    TextMap<bool> known;
     std::string text;
+    if (few.size() == 1) {
+        // PERF: bench/language.py. Most values are in one piece, and are compared where they are.
+        const Document& d = *document_;
+        auto is_related = [&](uint32_t item, std::string_view other) {
+            const uint32_t index = table_.index(item);
+            const ItemKind kind = table_.kind(item);
+            const bool is_short = kind == ItemKind::element && d.text_end[index] - d.text_begin[index] == 1;
+            if (kind == ItemKind::attribute || is_short) {
+                const std::string_view own = d.value(is_short ? d.text[d.text_begin[index]] : d.attribute_value[index]);
+                spend(1 + own.size() / 32);
+                return related(relation, own, other);
+            }
+            text.clear();
+            append_string(item, text);
+            return related(relation, std::string_view(text), other);
+        };
+        std::string other;
+        append_string(few[0], other);
+        return std::ranges::any_of(many, [&](uint32_t item) { return is_related(item, other); });
+    }
+    TextMap<bool> known;
     for (uint32_t item : few) {
         text.clear();
         append_string(item, text);

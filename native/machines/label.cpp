@@ -12,18 +12,22 @@ LabelTable::LabelTable() : entries_(label_first) {
     entries_[label_element_any] = {StepKind::element, Test::any, 0, "", "", ""};
     entries_[label_attribute_any] = {StepKind::attribute, Test::any, 0, "", "", ""};
     entries_[label_text] = {StepKind::text, Test::any, 0, "", "", ""};
+    entries_[label_comment] = {StepKind::comment, Test::any, 0, "", "", ""};
+    entries_[label_instruction] = {StepKind::instruction, Test::any, 0, "", "", ""};
 }
 
 uint64_t LabelTable::hash(StepKind kind, Test test, std::string_view uri, std::string_view local, uint32_t place, std::string_view program) {
-    uint64_t salt = uint64_t(place) << 4 | static_cast<uint64_t>(kind) << 2 | static_cast<uint64_t>(test);
+    uint64_t salt = uint64_t(place) << 5 | static_cast<uint64_t>(kind) << 2 | static_cast<uint64_t>(test);
     if (!program.empty()) salt = hash_bytes(program, salt);
     return hash_bytes(local, uri.empty() ? salt : hash_bytes(uri, salt));
 }
 
 uint32_t LabelTable::fixed(const PathStep& step) {
     if (step.kind == StepKind::text) return label_text;
-    if (step.test == Test::any) return step.kind == StepKind::element ? label_element_any : label_attribute_any;
-    return none;
+    if (step.kind == StepKind::comment) return label_comment;
+    if (step.test != Test::any) return none;
+    if (step.kind == StepKind::instruction) return label_instruction;
+    return step.kind == StepKind::element ? label_element_any : label_attribute_any;
 }
 
 uint32_t LabelTable::intern(const PathStep& step) {

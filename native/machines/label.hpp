@@ -1,8 +1,9 @@
 // Labels: the alphabet of the machines. A label is one node test of a step: a name, `*`, `q:*`, `*:a`, for elements and for
-// attributes, or text(). A name in a document fires at most four of them.
+// attributes, or text(), comment() and processing-instruction(), the latter perhaps with a target. A name in a document fires at
+// most four of them.
 //
 // A *placed* label is a name together with a place, such as the third `item` of its parent. A *counter* is something that every
-// element is taken to have, like an attribute whose value is a number: where it stands among its siblings. A *first* label is a
+// element is taken to have, like an attribute whose value is a number: where it stands among its siblings, or whether it has children. A *first* label is a
 // path, such as `b/c`: an element is taken to have it, like an attribute with the value of the first item that the path leads to.
 // A *derived* label is another one together with a Derivation (derivation.hpp): what has it has another value, such as its
 // normalize-space(). Only tree machines have such.
@@ -24,12 +25,13 @@
 namespace treecast {
 
 // Fixed labels; named ones follow. The order matters: `//` sorts first, so its states form the first block of a machine.
-enum : uint32_t { label_descend = 0, label_root = 1, label_element_any = 2, label_attribute_any = 3, label_text = 4, label_counter = 5, label_first = 11 };
+enum : uint32_t { label_descend = 0, label_root = 1, label_element_any = 2, label_attribute_any = 3, label_text = 4, label_comment = 5, label_instruction = 6,
+                 label_counter = 7, label_first = 14 };
 
 // Among the siblings of its name, or among all: its place from the first on, its place from the last on, how many there are.
-// Their labels start at label_counter.
-enum class Counter : uint8_t { place_name, place_any, end_name, end_any, count_name, count_any };
-constexpr uint32_t counters = 6;
+// `content`: 1 if it has children of any kind, else 0. Their labels start at label_counter.
+enum class Counter : uint8_t { place_name, place_any, end_name, end_any, count_name, count_any, content };
+constexpr uint32_t counters = 7;
 static_assert(label_counter + counters == label_first);
 constexpr bool is_counter(uint32_t label) { return label >= label_counter && label < label_first; }
 

@@ -34,6 +34,7 @@ class NameResolver {
 public:
     virtual ~NameResolver() = default;
     virtual const NameLabels& labels(uint32_t name) = 0;
+    virtual uint32_t target_label(std::string_view target) = 0;      // of an instruction with this target, or none
 };
 
 // Who wants to know which paths end at which element, not only in which document.

@@ -20,6 +20,7 @@ namespace treecast {
 namespace {
 
 constexpr size_t alternatives_max = 64;
+constexpr size_t operands_max = 16;         // of `and`, that are compared with each other
 constexpr double place_max = 1 << 24;       // of `b[2]`: what is beyond is left to the evaluator
 
 // What one way of satisfying a predicate requires of the context element and of the document.
@@ -259,7 +260,7 @@ private:
                 if (all) out = both(out, ways);
                 else either(out, std::move(ways));
             });
-            return out;
+            return all && !negated ? both(out, consequences(expr)) : out;
         }
         case ExprKind::negation: return of_expr(query_.expr(expr.first), !negated, counting);
         case ExprKind::position:
@@ -273,19 +274,40 @@ private:
             const Term& term = query_.term(expr.first);
             if (term.kind == TermKind::call && (term.function == TermFunction::true_ || term.function == TermFunction::false_))
                 return (term.function == TermFunction::true_) != negated ? always(true) : Ways{};
-            if (Way way; plain_requirements(query_, expr.first, labels_, way.here)) return negated ? none_of({way}) : Ways{way};
+            Way way;
+            const Reading reading = plain_requirements(query_, expr.first, labels_, way.here);
+            if (reading == Reading::exact) return negated ? none_of({way}) : Ways{way};
             // Wherever a term is true, what it requires holds. Where it is false, nothing is known.
-            if (negated || expr.value == no_entry) return always(false);
+            if (negated) return always(false);
+            way.exact = false;
+            if (reading == Reading::nothing) way.here.clear();
+            if (expr.value == no_entry) return {way};
             const bool was_relaxed = std::exchange(is_relaxed_, true);
             Ways ways = of_expr(query_.expr(expr.value), false);
             is_relaxed_ = was_relaxed;
-            for (Way& way : ways) way.exact = false;
-            return ways;
+            for (Way& each : ways) each.exact = false;
+            return way.here.empty() ? ways : both({way}, ways);
         }
         default: break;
         }
         Ways ways = of_condition(expr);
         return negated ? none_of(ways) : ways;
+    }
+
+    // What operands of `and` say together, besides what each says.
+    Ways consequences(const Expr& conjunction) {
+        Way way;
+        size_t operands = 0;
+        query_.each_expr(conjunction.first, [&](uint32_t, const Expr&) { ++operands; });
+        if (operands > operands_max) return {way};
+        query_.each_expr(conjunction.first, [&](uint32_t, const Expr& known) {
+            query_.each_expr(conjunction.first, [&](uint32_t, const Expr& comparison) {
+                std::optional<Consequence> consequence;
+                if (!is_ordered_) consequence = equal_consequence(query_, known, comparison, labels_);
+                if (consequence) (consequence->is_here ? way.here : way.document).push_back(consequence->requirement);
+            });
+        });
+        return {way};
     }
 
     // The first predicate of a step counts the children of a parent that pass its test: all, or those of one full name.

@@ -508,6 +508,7 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
     program_ends_.push(0);
     TextMap<uint32_t> programs;
     for (uint32_t local = 0; local < labels_.size(); ++local) {
+        has_marks_ |= labels_[local] == label_counter + static_cast<uint32_t>(Counter::content);
         if (labels_[local] < label_element_any || is_counter(labels_[local])) continue;
         PathStep step = table.step_of(labels_[local]);
         if (!step.program.empty()) {
@@ -521,6 +522,7 @@ TreeMachine::TreeMachine(std::span<const std::string_view> patterns, const Label
         }
         has_text_ |= step.kind == StepKind::text;
         has_attributes_ |= step.kind == StepKind::attribute;
+        has_marks_ |= step.kind == StepKind::comment || step.kind == StepKind::instruction;
         if (step.place && step.place != LabelTable::first_place) places_.push({table.name_of(labels_[local]), step.place, local});
     }
     std::sort(made_.begin(), made_.end(), [](const Made& a, const Made& b) { return std::tie(a.base, a.local) < std::tie(b.base, b.local); });

@@ -102,6 +102,7 @@ public:
     const ValuePaths& value_paths() const { return value_paths_; }       // their accept ids come after those of all others
     bool has_text() const { return has_text_; }
     bool has_attributes() const { return has_attributes_; }
+    bool has_marks() const { return has_marks_; }            // comments and instructions are asked for
     uint64_t bytes() const;
     uint64_t serial() const { return serial_; }
     // All that a saved machine consists of, in a fixed order: `visit` takes arrays and plain values.
@@ -109,7 +110,7 @@ public:
     void parts(Visit&& visit) {
         visit(labels_), directories_.arrays(visit), visit(groups_), visit(quicks_), visit(candidates_), visit(frees_), visit(free_);
         visit(checks_), visit(wanted_), visit(value_groups_), values_.parts(visit), visit(valued_begin_), visit(plain_accepts_);
-        visit(accepts_), visit(entries_), visit(tests_), visit(has_text_), visit(has_attributes_);
+        visit(accepts_), visit(entries_), visit(tests_), visit(has_text_), visit(has_attributes_), visit(has_marks_);
         visit(label_flags_), visit(test_entries_), visit(bounds_), visit(gauges_), visit(gauge_kinds_), visit(gauge_keys_), visit(derived_);
         visit(context_spans_), spans_.parts(visit), visit(places_);
         visit(made_), visit(programs_), visit(program_bytes_), visit(program_ends_), visit(tree_accepts_), value_paths_.parts(visit);
@@ -191,7 +192,7 @@ private:
     uint32_t witness_count_ = 0;
     FirstPaths first_paths_;                        // by local label
     uint32_t accepts_ = 0, tree_accepts_ = 0, plain_accepts_ = 0, entries_ = 0, valued_begin_ = 0, tests_ = 0;
-    bool has_text_ = false, has_attributes_ = false;
+    bool has_text_ = false, has_attributes_ = false, has_marks_ = false;
     uint64_t serial_ = 0;
 };
 

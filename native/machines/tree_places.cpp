@@ -38,7 +38,7 @@ void TreeRun::find_counters() {
     uint32_t nothing[3] = {none, none, none};
     for (uint32_t c = 0; c < counters; ++c) {
         Locals& labels = siblings_.labels[c] = localize(nothing, label_counter + c);
-        siblings_.are_counted |= labels.count != 0;
+        siblings_.are_counted |= labels.count != 0 && static_cast<Counter>(c) != Counter::content;
         siblings_.is_early |= labels.count && !labels.late;
     }
 }

@@ -6,6 +6,7 @@
 
 #include "base/interrupt.hpp"
 #include "base/pext.hpp"
+#include "document/line_ends.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -30,6 +31,11 @@ TreeRun::TreeRun(std::shared_ptr<const TreeMachine> machine, LazyCaches& caches)
     find_counters();
     witnesses_.resize(machine_->witness_count_);
     start_firsts();
+    if (machine_->has_marks()) {
+        marks_ = std::make_unique<MarkRun>();
+        marks_->comment = localize(nothing, label_comment);
+        marks_->instruction = localize(nothing, label_instruction);
+    }
     if (machine_->values().has_automata()) nests_.resize(machine_->values().groups() + 1);
     if (!machine_->value_paths().empty()) value_paths_ = std::make_unique<ValuePathsRun>(machine_->value_paths(), caches);
 }
@@ -403,7 +409,8 @@ void TreeRun::count(uint32_t element, Level& into, bool late) {
         const Locals& labels = siblings_.labels[c];
         if (labels.count == 0 || labels.late != late) continue;
         const uint32_t label = labels.label[0];
-        const double number = siblings_.number(static_cast<Counter>(c), element);
+        const auto counter = static_cast<Counter>(c);
+        const double number = counter == Counter::content ? has_content(element) : siblings_.number(counter, element);
         if (machine_->gauges(label).kinds) gauge(label, {}, number, into);
         if (uint32_t group = machine_->value_group(label)) machine_->values().collect_number(group, number, [this](uint32_t test) { set_test(test); });
         list_tests(labels, into);
@@ -436,6 +443,19 @@ void TreeRun::texts(const Document& document, uint32_t until) {
     }
 }
 
+// An instruction has its own labels and those of its target.
+template <class Bits>
+void TreeRun::marks(uint32_t element, NameResolver& names, Level& into) {
+    std::string value;
+    for (auto [parent, mark] : marks_of(element)) {
+        const bool is_comment = marks_->marks[mark].is_comment;
+        value.clear();
+        append_lines(marks_->marks.value(mark), value);
+        leaf<Bits>(is_comment ? marks_->comment : marks_->instruction, value, none, into);
+        if (!is_comment) leaf<Bits>(target_labels(mark, names), value, none, into);
+    }
+}
+
 // Of many elements with nothing below, each says the same as all others of its name; and of siblings only the first says it.
 template <class Bits>
 void TreeRun::close_bare(uint32_t name, const Locals& labels, Level& above) {
@@ -465,6 +485,7 @@ void TreeRun::close(const Document& document, uint32_t element, NameResolver& na
     if (text_labels_.count) texts<Bits>(document, document.text_end[element]);
     Level& level = levels_[depth + 1];
     Level& above = levels_[depth];
+    if (marks_) marks<Bits>(element, names, level);
     const Locals& labels = labels_of(document, element, names);
     if (labels.counts) count<Bits>(element, level, false);
     if (labels.firsts) firsts<Bits>(element, labels, names, level);
@@ -538,11 +559,12 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AnswerBits
     derived_values_.begin(document);
     ++run_;
     if (siblings_.are_counted) count_siblings(document);
+    if (marks_) start_marks(document);
     if (machine_->has_places() && places_.size() < document.elements()) places_.resize(document.elements());
     for (Level& level : levels_) level.clear(++stamps_);
     for (uint32_t i = 0; i < document.elements(); ++i) {
         if ((i + 1) % elements_per_check == 0) Interrupt::check(elements_per_check * nanoseconds_per_element);
-        if (!matters(document, i, names)) continue;
+        if (!matters(document, i, names) && !has_marks_at(i)) continue;
         while (!open_.empty() && i >= open_.back() + document.size[open_.back()]) {
             close<Bits>(document, open_.back(), names);
             open_.pop_back();
@@ -550,6 +572,7 @@ void TreeRun::run_with(const Document& document, NameResolver& names, AnswerBits
         open_to(document, i);
     }
     for (; !open_.empty(); open_.pop_back()) close<Bits>(document, open_.back(), names);
+    if (marks_) marks<Bits>(none, names, levels_[0]);
     raise(levels_[0]);
     load(levels_[0]);
     apply<Bits>(root_labels_, [&](uint32_t position, uint64_t bits) {

@@ -7,6 +7,7 @@
 #include "base/accept_bits.hpp"
 #include "base/answer_bits.hpp"
 #include "document/document.hpp"
+#include "document/marks.hpp"
 #include "document/string_values.hpp"
 #include "machines/derived_values.hpp"
 #include "machines/lazy.hpp"
@@ -178,6 +179,22 @@ private:
     std::string_view first_value(const Firsts::Item& item, const Locals& labels);
     template <class Bits>
     void firsts(uint32_t element, const Locals& labels, NameResolver& names, Level& into);
+    // Of comments and instructions (tree_marks.cpp).
+    struct MarkRun {
+        struct Child { uint32_t parent, mark; };            // parent: from 1 on, as 0 is the document
+        Marks marks;
+        std::vector<Child> children;                        // by parent
+        size_t next = 0;                                    // the first whose parent has not been opened
+        Locals comment, instruction, target;                // target: of the instruction that was met last
+        std::string last_target;
+    };
+    void start_marks(const Document& document);
+    std::span<const MarkRun::Child> marks_of(uint32_t element) const;       // none: of the document
+    bool has_marks_at(uint32_t element);                    // to be asked of each element in document order
+    bool has_content(uint32_t element) const;
+    const Locals& target_labels(uint32_t mark, NameResolver& names);
+    template <class Bits>
+    void marks(uint32_t element, NameResolver& names, Level& into);
     // Of orders (tree_orders.cpp).
     void note_witnesses(uint32_t word, uint64_t bits);
     void note_witness(uint32_t witness);
@@ -230,6 +247,7 @@ private:
     uint64_t looked_at_ = 0;
     std::unique_ptr<ValuePathsRun> value_paths_;            // null where there are none
     std::unique_ptr<Firsts> firsts_;                        // likewise
+    std::unique_ptr<MarkRun> marks_;                        // likewise
     StringValues string_values_;
     DerivedValues derived_values_;
     // Groups of conditions with substrings: how much has been read for them in this run.

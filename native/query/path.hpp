@@ -9,7 +9,7 @@
 
 namespace treecast {
 
-enum class StepKind : uint8_t { element, attribute, text };
+enum class StepKind : uint8_t { element, attribute, text, comment, instruction };    // the last two only in labels
 enum class Test : uint8_t { name, any, any_local, any_namespace };   // q:a, *, *[local-name()='a'], q:*
 
 struct PathStep {

@@ -3,6 +3,7 @@
 // normalize-space(b) = "x" is about the first b. Where labels can say which one that is, a Derived says exactly what the term
 // does; elsewhere it says that some item of the path has such a value, which the term requires.
 #include "document/number.hpp"
+#include "query/arithmetic.hpp"
 #include "query/query_parser.hpp"
 #include "query/relation.hpp"
 
@@ -145,13 +146,7 @@ bool QueryParser::derive_arithmetic(const Term& arithmetic, Source& source) {
         } else if (is_first) {
             before = number;
         } else {
-            switch (sign) {
-                case Sign::plus: before += number; break;
-                case Sign::minus: before -= number; break;
-                case Sign::times: before *= number; break;
-                case Sign::div: before /= number; break;
-                case Sign::mod: before = std::fmod(before, number); break;
-            }
+            before = apply(sign, before, number);
         }
     }
     return is_derived;

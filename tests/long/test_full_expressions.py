@@ -18,6 +18,8 @@ DECISIONS = {
     "edges": 1_500_000,
     "canonical texts": 1_300_000,
     "explanations": 200_000,
+    "columns": 1_000_000,
+    "marks": 1_000_000,
 }
 SAXON_DECISIONS = 200_000
 # Queries in one index: alone, a few, many, thousands; the documents that each such index is asked about.

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from generators.columns import ColumnDrawer
 from generators.expressions import draw_expressions
+from generators.marks import MarkDrawer
 from generators.mixed_documents import draw_mixed_document
 from oracles.differential import Query, Setting, compare, lxml_matches
 from oracles.saxon_expressions import saxon_holds
@@ -57,12 +59,28 @@ def round_explanations(random: Random, queries: int, documents: int) -> int:
     return len(asked) * documents
 
 
+def round_columns(random: Random, queries: int, documents: int) -> int:
+    """Predicates of one shape with many constants."""
+    drawer = ColumnDrawer(random, edges=random.random() < 0.3)
+    drawn_documents = [drawer.document() for _ in range(documents)]
+    return compare(drawer.queries(queries), drawn_documents, settings(random, 1))
+
+
+def round_marks(random: Random, queries: int, documents: int) -> int:
+    """Comments, instructions and children of any kind."""
+    drawer = MarkDrawer(random)
+    drawn_documents = [drawer.document() for _ in range(documents)]
+    return compare(drawer.queries(queries), drawn_documents, settings(random, 1))
+
+
 EXPRESSION_ROUNDS: dict[str, Callable[[Random, int, int], int]] = {
     "grammar": round_grammar,
     "plain names": round_plain_names,
     "edges": round_edges,
     "canonical texts": round_canonical,
     "explanations": round_explanations,
+    "columns": round_columns,
+    "marks": round_marks,
 }
 
 
