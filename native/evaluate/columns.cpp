@@ -84,7 +84,8 @@ void Columns::find_contexts(Column& column, const Query& query, const Document& 
     const PathEntry& branch = query.path(query.branches());
     std::vector<NameTest> tests;
     query.each_step(branch.first, [&](uint32_t, const Step& step) {
-        NameTest& test = tests.emplace_back(step.test, none, query.view(step.local), step.gap || step.axis == Axis::descendant);
+        tests.push_back({step.test, none, query.view(step.local), step.gap || step.axis == Axis::descendant});
+        NameTest& test = tests.back();
         if (step.test == Test::name) test.name = document.names->find(query.uri(step), test.local);
         if (step.test == Test::any_namespace) test.name = document.names->find_uri(query.uri(step));
     });
