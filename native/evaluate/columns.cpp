@@ -84,7 +84,8 @@ void Columns::find_contexts(Column& column, const Query& query, const Document& 
     const PathEntry& branch = query.path(query.branches());
     std::vector<NameTest> tests;
     query.each_step(branch.first, [&](uint32_t, const Step& step) {
-        NameTest& test = tests.emplace_back(step.test, none, query.view(step.local), step.gap || step.axis == Axis::descendant);
+        tests.push_back({step.test, none, query.view(step.local), step.gap || step.axis == Axis::descendant});
+        NameTest& test = tests.back();
         if (step.test == Test::name) test.name = document.names->find(query.uri(step), test.local);
         if (step.test == Test::any_namespace) test.name = document.names->find_uri(query.uri(step));
     });
@@ -293,12 +294,12 @@ void Columns::run_set(const ColumnPlan::Node& node, size_t own, size_t begin, si
             case Relation::ne:
                 for (size_t i = 0; i < size; ++i) {
                     const bool has_number = least[i] == least[i];
-                    out[i] = column.has_nan[begin + i] | (has_number & ((least[i] != other(i)) | (largest[i] != other(i))));
+                    out[i] = column.has_nan[begin + i] || (has_number && (least[i] != other(i) || largest[i] != other(i)));
                 }
                 return;
             case Relation::eq: break;
         }
-        for (size_t i = 0; i < size; ++i) out[i] = (least[i] <= other(i)) & (other(i) <= largest[i]);
+        for (size_t i = 0; i < size; ++i) out[i] = least[i] <= other(i) && other(i) <= largest[i];
         for (size_t i = 0; i < size; ++i) {
             if (!out[i]) continue;
             const size_t from = begin + i ? column.ends[begin + i - 1] : 0;

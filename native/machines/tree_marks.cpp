@@ -18,8 +18,9 @@ void TreeRun::start_marks(const Document& document) {
 }
 
 std::span<const TreeRun::MarkRun::Child> TreeRun::marks_of(uint32_t element) const {
-    auto [begin, end] = std::ranges::equal_range(marks_->children, element + 1, {}, &MarkRun::Child::parent);
-    return {begin, end};
+    const std::vector<MarkRun::Child>& all = marks_->children;
+    return {std::ranges::lower_bound(all, element + 1, {}, &MarkRun::Child::parent),
+            std::ranges::upper_bound(all, element + 1, {}, &MarkRun::Child::parent)};
 }
 
 // Something may hold at an element because of its comments alone.
