@@ -75,6 +75,17 @@ platform_of() {
     esac
 }
 
+# auditwheel knows the names of its own processor only. Of others it finds the tag, which check_tag then compares.
+asked_of_auditwheel() { if [[ $1 == "$here"-* ]]; then platform_of "$1"; else echo auto; fi; }
+
+# check_tag PLATFORM WHEEL: the wheel needs no newer C library than that.
+check_tag() {
+    local wanted=$1 found
+    found=$(grep -oE '(many|musl)linux_[0-9]+_[0-9]+_[a-z0-9_]+' <<<"$(basename "$2" .whl)" | sort -V | tail -n 1)
+    [ -n "$found" ] && [ "$(printf '%s\n' "$found" "$wanted" | sort -V | tail -n 1)" = "$wanted" ] ||
+        fail "the wheel is ${found:-not tagged}, which is not $wanted or older"
+}
+
 # build TARGET PYTHON: a wheel in $raw/wheel. By itself zig keeps frame pointers and makes -O2 of -O3, which takes some percent more time.
 build() {
     local target=$1 python=$2 machine=${1%%-*} kind=gnu suffix
@@ -118,8 +129,9 @@ for target in "${targets[@]}"; do
             echo "treecast: building for $("$python" --version), $target (log: build/wheels/build.log)"
             raw=$(mktemp -d "$home/raw.XXXXXX")
             build "$target" "$python"
-            PATH="$home/tools/bin:$PATH" "$home/tools/bin/python" -m auditwheel repair --plat "$platform" --wheel-dir "$raw/repaired" \
-                "$raw"/wheel/*.whl >>"$log" 2>&1 || fail "auditwheel refuses the wheel for $target"
+            PATH="$home/tools/bin:$PATH" "$home/tools/bin/python" -m auditwheel repair --plat "$(asked_of_auditwheel "$target")" \
+                --wheel-dir "$raw/repaired" "$raw"/wheel/*.whl >>"$log" 2>&1 || fail "auditwheel refuses the wheel for $target"
+            [[ $target == "$here"-* ]] || check_tag "$platform" "$raw"/repaired/*.whl
             wheel=dist/$(basename "$raw"/repaired/*.whl)
             mv "$raw"/repaired/*.whl "$wheel"
             rm -rf "$raw"
