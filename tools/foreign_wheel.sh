@@ -34,7 +34,7 @@ fi
 # The wheel and what its tests need, as pip would choose it there.
 rm -rf "$site"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$site" --only-binary :all: --python-version 3.11 \
-    --implementation cp --platform manylinux_2_28_aarch64 --platform manylinux2014_aarch64 "$wheel" pytest hypothesis lxml
+    --implementation cp --platform manylinux_2_28_aarch64 --platform manylinux2014_aarch64 "$wheel" pytest hypothesis lxml msgspec structlog
 
 foreign() {
     qemu-aarch64-static -L "$world" -E PYTHONHOME="$world/usr" -E PYTHONPATH="$site" -E PYTHONDONTWRITEBYTECODE=1 \
