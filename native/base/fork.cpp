@@ -15,7 +15,6 @@ namespace treecast {
 
 namespace {
 
-std::atomic<uint64_t> forks{0};
 
 // All locks that exist.
 class Registry {
@@ -61,7 +60,6 @@ private:
     // In the child no other thread exists, so locks can be replaced without synchronization.
     static void in_child() {
         Registry& registry = only();
-        ++forks;
         for (LastingLock* lasting : registry.lasting_) lasting->after_fork();
         for (MomentaryLock* mutex : registry.momentary_) mutex->after_fork();
         registry.mutex_.unlock();
@@ -73,8 +71,6 @@ private:
 };
 
 }  // namespace
-
-uint64_t forks_survived() { return forks.load(std::memory_order_relaxed); }
 
 void MomentaryLock::enlist() { Registry::only().add(this); }
 void MomentaryLock::delist() { Registry::only().remove(this); }

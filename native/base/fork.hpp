@@ -21,7 +21,6 @@
 
 namespace treecast {
 
-uint64_t forks_survived();           // how many forks lie between this process and the one that began
 
 // A lock that fork() takes and gives back, in both processes.
 class MomentaryLock {

@@ -87,10 +87,10 @@ std::unique_ptr<DeliveryBatch> render_parcels(Index& index, const HeldParcels& p
     const std::vector<std::string_view> forms = parcels.forms(reading);
     if (first > forms.size()) throw std::invalid_argument("there is no such parcel");
     DeliveryOptions options{.report = true, .ids = true, .bytes_max = bytes_max, .limits = limits, .texts = texts};
-    const uint64_t generation = parcels.looked_generation(form_limits);
+    const uint64_t generation = parcels.stash_generation(form_limits);
     LentReader reader(form_limits, nullptr, generation);
     auto next = [&](size_t i) {
-        const Document* read = generation ? parcels.find_looked(first + i, reader->names()) : nullptr;
+        const Document* read = generation ? parcels.find_stashed(first + i, reader->names()) : nullptr;
         return GivenDocument{{}, read ? read : &look_at(*reader, forms[first + i], reading)};
     };
     auto batch = std::make_unique<DeliveryBatch>(render([&] { return index.render_part(forms.size() - first, next, options); }));
@@ -256,7 +256,7 @@ void bind_deliver(nb::module_& m, nb::module_& testing) {
           nb::arg("limits"), nb::arg("dictionary").none(), nb::arg("table"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"),
           nb::sig("def render_published(index: Index, documents: Sequence[bytes], text_limits: Limits, bytes_max: int, limits: RenderLimits, "
                   "dictionary: WireDictionary | None, table: Index, targets: Targets, enough: int, found: int) -> "
-                  "tuple[DeliveryBatch, Forms, list[int]]"),
+                  "tuple[DeliveryBatch, PublishedForms, list[int]]"),
           "Documents that are read once: their deliveries, their binary forms, and their targets by another index: see route.");
     m.def("render_many", &render_many, nb::arg("index"), nb::arg("documents"), nb::arg("threads"), nb::arg("report"), nb::arg("bytes_max"),
           nb::arg("first"), nb::arg("limits"),

@@ -41,13 +41,13 @@ std::vector<std::string_view> HeldParcels::forms(const Reading& reading) const {
     return forms;
 }
 
-uint64_t HeldParcels::looked_generation(const Limits& limits) const {
-    return message_->limits == limits ? message_->looked.generation() : 0;
+uint64_t HeldParcels::stash_generation(const Limits& limits) const {
+    return message_->limits == limits ? message_->stash.generation() : 0;
 }
 
-void HeldParcels::add_looked(size_t at, KeptReader& reader, const Document& read, const Limits& limits) const {
+void HeldParcels::stash(size_t at, KeptReader& reader, const Document& read, const Limits& limits) const {
     message_->limits = limits;
-    message_->looked.add(places_[at], reader, read);
+    message_->stash.add(places_[at], reader, read);
 }
 
 namespace {
@@ -170,7 +170,7 @@ void bind_parcels(nb::module_& m) {
         .def("packed", &packed, nb::sig("def packed(self) -> object"), "As they travel: the message itself, or bytes.")
         .def("bodies", &bodies, nb::sig("def bodies(self) -> list[bytes]"))
         .def("body", &body, nb::arg("place"));
-    nb::class_<PublishedForms>(m, "Forms", "Documents in the form of a link, by their places in what was published.")
+    nb::class_<PublishedForms>(m, "PublishedForms", "Documents in the form of a link, by their places in what was published.")
         .def("__len__", [](const PublishedForms& self) { return self.ends.size() - 1; })
         .def("pack", &pack, nb::arg("places"), nb::arg("numbers"), nb::arg("source"), nb::arg("ids"), nb::arg("published_ms"), nb::arg("format"),
              "Some of them as parcels, in the bytes of a message.");

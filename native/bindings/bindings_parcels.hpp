@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bindings/bindings.hpp"
-#include "document/looked.hpp"
+#include "document/document_stash.hpp"
 #include "lanes/parcels.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -39,10 +39,10 @@ public:
         const std::optional<std::vector<nb::bytes>>& plain;
     };
     std::vector<std::string_view> forms(const Reading& reading) const;
-    // Of what `add_looked` has kept, as far as it was read by the same limits; 0: nothing.
-    uint64_t looked_generation(const Limits& limits) const;
-    const Document* find_looked(size_t at, const NameTable& names) const { return message_->looked.find(places_[at], names); }
-    void add_looked(size_t at, KeptReader& reader, const Document& read, const Limits& limits) const;
+    // Of what `stash` has kept, as far as it was read by the same limits; 0: nothing.
+    uint64_t stash_generation(const Limits& limits) const;
+    const Document* find_stashed(size_t at, const NameTable& names) const { return message_->stash.find(places_[at], names); }
+    void stash(size_t at, KeptReader& reader, const Document& read, const Limits& limits) const;
 
 private:
     HeldParcels() = default;
@@ -50,7 +50,7 @@ private:
         nb::object owner;
         Py_buffer buffer{};
         size_t count = 0;
-        LookedDocuments looked;              // by the place in the message
+        DocumentStash stash;              // by the place in the message
         Limits limits;                       // by which they were read
         Message() = default;
         Message(const Message&) = delete;

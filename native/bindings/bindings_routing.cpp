@@ -109,7 +109,7 @@ nb::tuple route_parcels(Index& index, const HeldParcels& parcels, const std::opt
             [&](size_t i, const GivenDocument& given, uint64_t answer) {
                 // Once enough are found, nobody knows who else wants it.
                 answers[i] = (answer & enough) == enough ? ~0ull : answer;
-                if ((answers[i] & kept) && !plain) parcels.add_looked(i, *reader, *given.read, limits);
+                if ((answers[i] & kept) && !plain) parcels.stash(i, *reader, *given.read, limits);
             },
             routing);
     }

@@ -13,8 +13,8 @@ namespace treecast {
 
 namespace message_pack {
 
-// What is written to is a std::string, or has as much of it: Counted only counts, Room writes into memory that is large enough.
-struct Counted {
+// What is written to is a std::string, or has as much of it: ByteCount only counts, Room writes into memory that is large enough.
+struct ByteCount {
     size_t size = 0;
     void push_back(char) { ++size; }
     void append(std::string_view bytes) { size += bytes.size(); }
@@ -90,14 +90,14 @@ struct Cursor {
     }
     std::string_view text() {
         const unsigned char kind = byte();
-        if (kind >> 5 == 5) return taken(kind & 0x1F);
+        if (kind >> 5 == 5) return take(kind & 0x1F);
         if (kind < 0xD9 || kind > 0xDB) wrong("a text");
-        return taken(unsigned_of(1 << (kind - 0xD9)));
+        return take(unsigned_of(1 << (kind - 0xD9)));
     }
     std::string_view binary() {
         const unsigned char kind = byte();
         if (kind < 0xC4 || kind > 0xC6) wrong("bytes");
-        return taken(unsigned_of(1 << (kind - 0xC4)));
+        return take(unsigned_of(1 << (kind - 0xC4)));
     }
     size_t array() {
         const unsigned char kind = byte();
@@ -114,7 +114,7 @@ struct Cursor {
             if (kind < 0x80 || kind >= 0xE0 || kind == 0xC0 || kind == 0xC2 || kind == 0xC3) continue;
             if (kind < 0x90) count += 2ull * (kind & 0x0F);
             else if (kind < 0xA0) count += kind & 0x0F;
-            else if (kind < 0xC0) taken(kind & 0x1F);
+            else if (kind < 0xC0) take(kind & 0x1F);
             else skip_sized(kind, count);
         }
     }
@@ -130,7 +130,7 @@ private:
         for (; bytes; --bytes) value = value << 8 | byte();
         return value;
     }
-    std::string_view taken(uint64_t size) {
+    std::string_view take(uint64_t size) {
         if (size > static_cast<uint64_t>(end - at)) wrong("complete");
         at += size;
         return {at - size, static_cast<size_t>(size)};
@@ -138,14 +138,14 @@ private:
     // Kinds from 0xC1 to 0xDF.
     void skip_sized(unsigned char kind, uint64_t& count) {
         switch (kind) {
-        case 0xC4: case 0xC5: case 0xC6: taken(unsigned_of(1 << (kind - 0xC4))); break;
-        case 0xC7: case 0xC8: case 0xC9: taken(unsigned_of(1 << (kind - 0xC7)) + 1); break;
-        case 0xCA: taken(4); break;
-        case 0xCB: taken(8); break;
-        case 0xCC: case 0xCD: case 0xCE: case 0xCF: taken(1u << (kind - 0xCC)); break;
-        case 0xD0: case 0xD1: case 0xD2: case 0xD3: taken(1u << (kind - 0xD0)); break;
-        case 0xD4: case 0xD5: case 0xD6: case 0xD7: case 0xD8: taken((1u << (kind - 0xD4)) + 1); break;
-        case 0xD9: case 0xDA: case 0xDB: taken(unsigned_of(1 << (kind - 0xD9))); break;
+        case 0xC4: case 0xC5: case 0xC6: take(unsigned_of(1 << (kind - 0xC4))); break;
+        case 0xC7: case 0xC8: case 0xC9: take(unsigned_of(1 << (kind - 0xC7)) + 1); break;
+        case 0xCA: take(4); break;
+        case 0xCB: take(8); break;
+        case 0xCC: case 0xCD: case 0xCE: case 0xCF: take(1u << (kind - 0xCC)); break;
+        case 0xD0: case 0xD1: case 0xD2: case 0xD3: take(1u << (kind - 0xD0)); break;
+        case 0xD4: case 0xD5: case 0xD6: case 0xD7: case 0xD8: take((1u << (kind - 0xD4)) + 1); break;
+        case 0xD9: case 0xDA: case 0xDB: take(unsigned_of(1 << (kind - 0xD9))); break;
         case 0xDC: case 0xDD: count += unsigned_of(kind == 0xDC ? 2 : 4); break;
         case 0xDE: case 0xDF: count += 2 * unsigned_of(kind == 0xDE ? 2 : 4); break;
         default: wrong("MessagePack");

@@ -92,9 +92,9 @@ std::string_view first_format(std::string_view message) {
 }
 
 size_t message_bytes(const std::vector<Parcel>& parcels) {
-    message_pack::Counted counted;
-    write_parcels(parcels, counted);
-    return counted.size;
+    message_pack::ByteCount count;
+    write_parcels(parcels, count);
+    return count.size;
 }
 
 void write_message(const std::vector<Parcel>& parcels, char* out) {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from support.lone_tree import NOTHING, ROUTING, Place, X, Y, announce, covered, tree
 
@@ -101,6 +103,15 @@ def test_a_window_holds_back_and_a_full_buffer_cuts_the_link() -> None:
     one.taken(1, 0)
     one.offer(3, 4, Parcels.of([parcel(4)]), 0)
     assert one.take_ready() == [(3, 4, [4])], "the child sees the gap"
+
+
+def test_what_waits_does_not_keep_the_rest_of_its_message() -> None:
+    one = link(link_window_bytes=1)
+    one.offer(0, 1, Parcels.of([parcel(1)]), 0)
+    message = msgspec.msgpack.encode([parcel(number, b"x" * 1_000) for number in range(2, 12)])
+    before = sys.getrefcount(message)
+    one.offer(1, 11, Parcels.read(msgspec.Raw(message)).having([1] + [0] * 9, 1), 0)
+    assert one.buffered_bytes() > 0 and sys.getrefcount(message) == before
 
 
 def test_what_is_never_taken_counts_as_lost() -> None:

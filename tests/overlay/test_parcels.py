@@ -54,7 +54,7 @@ def test_some_of_them_travel_as_a_message_of_their_own(seed: int) -> None:
     masks = [random.randrange(4) for _ in drawn]
     chosen = Parcels.of(drawn).having(masks, 2)
     expected = [one for one, mask in zip(drawn, masks, strict=True) if mask & 2]
-    assert list(Parcels.read(chosen.packed)) == list(chosen.alone()) == expected
+    assert list(Parcels.read(chosen.packed)) == list(chosen.copy()) == expected
     assert msgspec.msgpack.decode(chosen.packed, type=list[Parcel]) == expected
     middle = drawn[len(drawn) // 2].number if drawn else 0
     assert list(Parcels.of(drawn).after(middle)) == [one for one in drawn if one.number > middle]

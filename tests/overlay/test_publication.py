@@ -32,7 +32,7 @@ def news(number: int) -> bytes:
     return f"<news>{''.join(DRAWN.choices(items, k=DRAWN.randrange(12)))}</news>".encode()
 
 
-def packed(forms: _native.Forms, places: Sequence[int]) -> Parcels:
+def packed(forms: _native.PublishedForms, places: Sequence[int]) -> Parcels:
     """Forms by place, with their places and one more as their numbers."""
     numbers = [place + 1 for place in places]
     return Parcels.read(msgspec.Raw(forms.pack(places, numbers, "s", [""] * len(numbers), 7, "binary")))

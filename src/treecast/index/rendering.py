@@ -157,7 +157,7 @@ class Links(NamedTuple):
     found: int
 
 
-Publication = tuple[_native.DeliveryBatch, _native.Forms, list[int]]
+Publication = tuple[_native.DeliveryBatch, _native.PublishedForms, list[int]]
 """Deliveries; and by document its form and its targets, which mean nothing where one is rejected. What is for all of
 `Links.enough` is for everybody."""
 

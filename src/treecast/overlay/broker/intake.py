@@ -226,11 +226,11 @@ class Intake:
             numbers[place] = number
         kept = [at for at, number in enumerate(stored) if number]
         if kept:
-            batch_of = PublishedBatch(
+            accepted_batch = PublishedBatch(
                 *(source, [stored[at] for at in kept], [ids[at] for at in kept], [bodies[at] for at in kept]),
                 *([documents[at] for at in kept], prepared, kept),
             )
-            turn.published.append(batch_of)
+            turn.published.append(accepted_batch)
         if any(ids):
             self._remember(source, ids, stored, turn)
         return count

@@ -114,7 +114,7 @@ class Link:
             self._cut()
             return False
         if self._in_flight_bytes + self._buffer_bytes + size > self._settings.link_window_bytes:
-            part = part.alone()  # it will wait
+            part = part.copy()  # it will wait
         self._buffer.append((self._start, upto, part, size))
         self._buffer_bytes += size
         self._start = upto

@@ -103,7 +103,7 @@ class Parcels(Sequence[Parcel]):
         native = self.native.parts(count_max, bytes_max, bytes_each)
         return [(self if len(part) == len(self) else Parcels(part), size) for part, size in native]
 
-    def alone(self) -> Parcels:
+    def copy(self) -> Parcels:
         """The same, for whoever keeps them: without the others of their message, and what was read of them."""
         return Parcels.read(self.packed)
 

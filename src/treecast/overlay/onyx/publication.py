@@ -32,7 +32,7 @@ class Publication(NamedTuple):
 
     format: str
     links: list[str]
-    forms: _native.Forms
+    forms: _native.PublishedForms
     routes: Routes
 
 

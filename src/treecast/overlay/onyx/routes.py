@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from treecast.overlay.onyx.parcels import NONE, Parcels
 
@@ -21,6 +21,11 @@ class Routes:
         self._masks = masks
         self._bits = bits
 
+    @classmethod
+    def same(cls, targets: Iterable[str], count: int) -> Routes:
+        """Of so many documents, all for the same targets."""
+        return cls([1] * count, dict.fromkeys(targets, 1))
+
     def at(self, places: Sequence[int]) -> Routes:
         """Of the documents at these places."""
         if len(places) == len(self._masks):
@@ -31,17 +36,3 @@ class Routes:
         """Those for a target, of the documents that were routed."""
         bit = self._bits.get(target, 0)
         return parcels.having(self._masks, bit) if bit else NONE
-
-
-class SameRoutes(Routes):
-    """All documents are for the same targets."""
-
-    def __init__(self, targets: Collection[str]) -> None:
-        super().__init__((), {})
-        self._targets = targets
-
-    def at(self, places: Sequence[int]) -> Routes:
-        return self
-
-    def choose(self, parcels: Parcels, target: str) -> Parcels:
-        return parcels if target in self._targets else NONE

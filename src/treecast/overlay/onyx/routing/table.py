@@ -37,7 +37,7 @@ from treecast.index.rendering import FormCodec, Links
 from treecast.index.routing import Question
 from treecast.model import Subscription
 from treecast.overlay.onyx.parcels import Parcels
-from treecast.overlay.onyx.routes import Routes, SameRoutes
+from treecast.overlay.onyx.routes import Routes
 from treecast.overlay.onyx.routing.routing_query import (
     HASH_BYTES,
     TRUE,
@@ -315,9 +315,9 @@ class RoutingTable:
         self.learn_parcels(codec, parcels)
         known, stop = self._known_bits(enough)
         if not stop:
-            return SameRoutes([target for target in self.targets if target not in enough])
+            return Routes.same([target for target in self.targets if target not in enough], len(parcels))
         if known & stop == stop:
-            return SameRoutes(self.targets)
+            return Routes.same(self.targets, len(parcels))
         question = Question(self._masks, stop, known, self._bits.get(kept, 0))
         masks, unread = self._index.route_parcels(codec, parcels.native, question)
         for place, error in unread:
@@ -338,7 +338,7 @@ class RoutingTable:
 
     def publish(
         self, index: Index, codec: FormCodec, texts: Sequence[bytes], enough: Collection[str]
-    ) -> tuple[_native.DeliveryBatch, _native.Forms, Routes] | None:
+    ) -> tuple[_native.DeliveryBatch, _native.PublishedForms, Routes] | None:
         """Documents that are published here, each of them read once: the deliveries of `index`, and by document its
         form for `codec` and its targets; neither means anything for one that is rejected. None: not with so many
         targets. The caller sees to `learn`."""
@@ -348,7 +348,7 @@ class RoutingTable:
         known, stop = self._known_bits(enough)
         batch, forms, masks = index.render_published(texts, self._index, Links(codec, self._masks, stop, known))
         if not stop:
-            return batch, forms, SameRoutes([target for target in self.targets if target not in enough])
+            return batch, forms, Routes.same([target for target in self.targets if target not in enough], len(forms))
         return batch, forms, Routes(masks, self._bits)
 
     # --- by bits ------------------------------------------------------------------------------------------------------

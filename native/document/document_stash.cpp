@@ -1,4 +1,4 @@
-#include "document/looked.hpp"
+#include "document/document_stash.hpp"
 
 #include "base/fork.hpp"
 
@@ -15,7 +15,7 @@ constexpr size_t place_bytes_max = 64u << 10, place_elements_max = 4096;       /
 
 struct PlacePool {
     MomentaryMutex mutex;
-    std::vector<std::unique_ptr<LookedDocuments::Place>> places;
+    std::vector<std::unique_ptr<DocumentStash::Place>> places;
     PlacePool() { places.reserve(spare_places_max); }
 };
 
@@ -25,13 +25,13 @@ PlacePool& place_pool() {
     return *pool;
 }
 
-bool is_small(const LookedDocuments::Place& place) {
+bool is_small(const DocumentStash::Place& place) {
     const Document& d = place.document;
     return place.text.capacity() <= place_bytes_max && d.decoded.capacity() <= place_bytes_max &&
            std::max({d.name.capacity(), d.attribute_name.capacity(), d.text.capacity()}) <= place_elements_max;
 }
 
-std::unique_ptr<LookedDocuments::Place> spare_place() {
+std::unique_ptr<DocumentStash::Place> spare_place() {
     PlacePool& pool = place_pool();
     std::lock_guard lock(pool.mutex);
     if (pool.places.empty()) return nullptr;
@@ -42,14 +42,14 @@ std::unique_ptr<LookedDocuments::Place> spare_place() {
 
 }  // namespace
 
-LookedDocuments::~LookedDocuments() {
+DocumentStash::~DocumentStash() {
     PlacePool& pool = place_pool();
     std::lock_guard lock(pool.mutex);
     for (auto& place : places_)
         if (place && is_small(*place) && pool.places.size() < spare_places_max) pool.places.push_back(std::move(place));
 }
 
-void LookedDocuments::add(size_t number, KeptReader& reader, const Document& read) {
+void DocumentStash::add(size_t number, KeptReader& reader, const Document& read) {
     if (read.source.data() != read.original.data()) return;        // transcoded, into memory of the reader
     const uint64_t generation = read.names->generation();
     if (generation_ != generation) places_.clear();                // their names are gone
@@ -61,7 +61,7 @@ void LookedDocuments::add(size_t number, KeptReader& reader, const Document& rea
     places_[number] = std::move(place);
 }
 
-const Document* LookedDocuments::find(size_t number, const NameTable& names) const {
+const Document* DocumentStash::find(size_t number, const NameTable& names) const {
     if (number >= places_.size() || !places_[number] || names.generation() != generation_) return nullptr;
     return &places_[number]->document;
 }

@@ -17,12 +17,12 @@
 
 namespace treecast {
 
-class LookedDocuments {
+class DocumentStash {
 public:
-    LookedDocuments() = default;
-    LookedDocuments(const LookedDocuments&) = delete;
-    LookedDocuments& operator=(const LookedDocuments&) = delete;
-    ~LookedDocuments();
+    DocumentStash() = default;
+    DocumentStash(const DocumentStash&) = delete;
+    DocumentStash& operator=(const DocumentStash&) = delete;
+    ~DocumentStash();
 
     // What the reader has read last, under a number; unless it cannot outlive the reader's next document.
     void add(size_t number, KeptReader& reader, const Document& read);
