@@ -77,22 +77,19 @@ std::unique_ptr<DeliveryBatch> render_part(Index& index, nb::sequence documents,
     return std::make_unique<DeliveryBatch>(render([&] { return index.render_part(buffers.given(), options); }));
 }
 
-// The same for parcels, from one of them on: each is read, unless that was done to route it, and gone when the next one is.
+// The same for parcels, from one of them on: each is read, and gone when the next one is; unless it was done when they were routed.
 // PERF: bench/network_cpu.py. Keeping a document takes half as long as decoding it.
 std::unique_ptr<DeliveryBatch> render_parcels(Index& index, const HeldParcels& parcels, size_t first,
                                               const std::optional<std::vector<nb::bytes>>& plain, bool is_text,
                                               const WireDictionary* dictionary, const Limits& form_limits, uint64_t bytes_max,
-                                              const RenderLimits& limits, Texts texts) {
+                                              const RenderLimits& limits) {
     const HeldParcels::Reading reading{is_text, dictionary, form_limits, plain};
     const std::vector<std::string_view> forms = parcels.forms(reading);
     if (first > forms.size()) throw std::invalid_argument("there is no such parcel");
-    DeliveryOptions options{.report = true, .ids = true, .bytes_max = bytes_max, .limits = limits, .texts = texts};
-    const uint64_t generation = parcels.stash_generation(form_limits);
-    LentReader reader(form_limits, nullptr, generation);
-    auto next = [&](size_t i) {
-        const Document* read = generation ? parcels.find_stashed(first + i, reader->names()) : nullptr;
-        return GivenDocument{{}, read ? read : &look_at(*reader, forms[first + i], reading)};
-    };
+    if (auto made = parcels.take_deliveries(index, first, form_limits, limits)) return made;
+    const DeliveryOptions options = parcel_options(bytes_max, limits);
+    LentReader reader(form_limits, nullptr);
+    auto next = [&](size_t i) { return GivenDocument{{}, &look_at(*reader, forms[first + i], reading)}; };
     auto batch = std::make_unique<DeliveryBatch>(render([&] { return index.render_part(forms.size() - first, next, options); }));
     reader.keep();
     return batch;
@@ -248,9 +245,9 @@ void bind_deliver(nb::module_& m, nb::module_& testing) {
           nb::arg("share"), nb::arg("texts") = Texts::none,
           "The deliveries of the first documents of a batch, as columns: see Index.render_part.");
     m.def("render_parcels", &render_parcels, nb::arg("index"), nb::arg("parcels"), nb::arg("first"), nb::arg("plain").none(), nb::arg("is_text"),
-          nb::arg("dictionary").none(), nb::arg("form_limits"), nb::arg("bytes_max"), nb::arg("limits"), nb::arg("texts"),
+          nb::arg("dictionary").none(), nb::arg("form_limits"), nb::arg("bytes_max"), nb::arg("limits"),
           nb::sig("def render_parcels(index: Index, parcels: Parcels, first: int, plain: Sequence[bytes] | None, is_text: bool, "
-                  "dictionary: WireDictionary | None, form_limits: Limits, bytes_max: int, limits: RenderLimits, texts: Texts) -> DeliveryBatch"),
+                  "dictionary: WireDictionary | None, form_limits: Limits, bytes_max: int, limits: RenderLimits) -> DeliveryBatch"),
           "The same for parcels, from one of them on. `plain` are their forms, where their bodies are compressed.");
     m.def("render_published", &render_published, nb::arg("index"), nb::arg("documents"), nb::arg("text_limits"), nb::arg("bytes_max"),
           nb::arg("limits"), nb::arg("dictionary").none(), nb::arg("table"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"),

@@ -41,13 +41,20 @@ std::vector<std::string_view> HeldParcels::forms(const Reading& reading) const {
     return forms;
 }
 
-uint64_t HeldParcels::stash_generation(const Limits& limits) const {
-    return message_->limits == limits ? message_->stash.generation() : 0;
+void HeldParcels::keep_deliveries(Deliveries made) const {
+    for (uint32_t& place : made.places) place = places_[place];
+    message_->deliveries = std::move(made);
 }
 
-void HeldParcels::stash(size_t at, KeptReader& reader, const Document& read, const Limits& limits) const {
-    message_->limits = limits;
-    message_->stash.add(places_[at], reader, read);
+std::unique_ptr<DeliveryBatch> HeldParcels::take_deliveries(Index& index, size_t first, const Limits& limits,
+                                                            const RenderLimits& render_limits) const {
+    Deliveries made = std::move(message_->deliveries);
+    if (!made.batch || made.index != &index || made.limits != limits || made.render_limits != render_limits) return nullptr;
+    const auto wanted = places_.begin() + static_cast<ptrdiff_t>(first);
+    const size_t count = made.places.size();
+    const bool has_places = count <= size() - first && std::equal(made.places.begin(), made.places.end(), wanted);
+    if (!has_places || !index.is_current(*made.batch)) return nullptr;
+    return std::move(made.batch);
 }
 
 namespace {

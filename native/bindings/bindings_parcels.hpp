@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bindings/bindings.hpp"
-#include "document/document_stash.hpp"
+#include "index/index.hpp"
 #include "lanes/parcels.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -39,10 +39,20 @@ public:
         const std::optional<std::vector<nb::bytes>>& plain;
     };
     std::vector<std::string_view> forms(const Reading& reading) const;
-    // Of what `stash` has kept, as far as it was read by the same limits; 0: nothing.
-    uint64_t stash_generation(const Limits& limits) const;
-    const Document* find_stashed(size_t at, const NameTable& names) const { return message_->stash.find(places_[at], names); }
-    void stash(size_t at, KeptReader& reader, const Document& read, const Limits& limits) const;
+
+    // Deliveries of some of a message's documents, which were rendered while they were routed. They are looked at again soon: a broker
+    // serves its own subscribers when what it passes on has left.
+    struct Deliveries {
+        const Index* index = nullptr;        // of these subscriptions
+        Limits limits;                       // by which documents were read,
+        RenderLimits render_limits;          // and rendered
+        std::vector<uint32_t> places;        // of the documents, ascending
+        std::unique_ptr<DeliveryBatch> batch;
+    };
+    // Of the documents at these places here.
+    void keep_deliveries(Deliveries made) const;
+    // Those of the documents here, from `first` on, if they were made, and would be made the same now; once. Null: they have to be made.
+    std::unique_ptr<DeliveryBatch> take_deliveries(Index& index, size_t first, const Limits& limits, const RenderLimits& render_limits) const;
 
 private:
     HeldParcels() = default;
@@ -50,8 +60,7 @@ private:
         nb::object owner;
         Py_buffer buffer{};
         size_t count = 0;
-        DocumentStash stash;              // by the place in the message
-        Limits limits;                       // by which they were read
+        Deliveries deliveries;               // by places in the message
         Message() = default;
         Message(const Message&) = delete;
         Message& operator=(const Message&) = delete;
@@ -63,6 +72,11 @@ private:
     std::vector<Parcel> parcels_;
     std::vector<uint32_t> places_;           // of each in the message
 };
+
+// How the deliveries of parcels are made: with the texts of those that somebody gets.
+inline DeliveryOptions parcel_options(uint64_t bytes_max, const RenderLimits& limits) {
+    return {.report = true, .ids = true, .bytes_max = bytes_max, .limits = limits, .texts = DeliveryOptions::Texts::matched};
+}
 
 // Documents as links take them, one behind the other.
 struct PublishedForms {

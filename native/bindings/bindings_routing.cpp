@@ -6,6 +6,7 @@
 #include "document/binary.hpp"
 #include "index/index.hpp"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -15,6 +16,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -93,27 +95,47 @@ nb::tuple route_forms(Index& index, const std::vector<nb::bytes>& forms, bool is
     return nb::make_tuple(nb::cast(answers), out, refusals(routing));
 }
 
-// The same for parcels, without Documents: what is for one of `kept` is looked at again soon. What is for all of `enough` is for everybody.
+// The same for parcels, without Documents. What is for all of `enough` is for everybody. With `own` (an index, bytes_max, limits), the deliveries of what is
+// for `own_bit` are made too, as many as fit, while the document is there; `render_parcels` has them then.
+// PERF: bench/network_cpu.py, passes on and delivers. To keep documents until then takes longer: they displace each other from the caches.
 nb::tuple route_parcels(Index& index, const HeldParcels& parcels, const std::optional<std::vector<nb::bytes>>& plain, bool is_text,
                         const WireDictionary* dictionary, const Limits& limits, Targets& targets, uint64_t enough, uint64_t found,
-                        uint64_t kept) {
+                        uint64_t own_bit, const std::optional<std::tuple<Index*, uint64_t, RenderLimits>>& own) {
     const HeldParcels::Reading reading{is_text, dictionary, limits, plain};
     const std::vector<std::string_view> forms = parcels.forms(reading);
     std::vector<uint64_t> answers(forms.size(), found);
     Index::Routing routing{targets, enough, found};
+    HeldParcels::Deliveries deliveries;
     LentReader reader(limits, nullptr);
     {
         Interruptible released;
-        index.route(
-            forms.size(), [&](size_t i) { return GivenDocument{{}, &look_at(*reader, forms[i], reading)}; },
-            [&](size_t i, const GivenDocument& given, uint64_t answer) {
+        Index::Router router(index, routing);
+        std::optional<Index::Rendering> rendering;
+        if (own) {
+            const auto& [own_index, bytes_max, render_limits] = *own;
+            rendering.emplace(*own_index, parcel_options(bytes_max, render_limits));
+            deliveries = {own_index, limits, render_limits, {}, nullptr};
+        }
+        bool has_room = own.has_value();
+        for (size_t i = 0; i < forms.size(); ++i) {
+            try {
+                const GivenDocument given{{}, &look_at(*reader, forms[i], reading)};
+                const uint64_t answer = router.route(given);
                 // Once enough are found, nobody knows who else wants it.
                 answers[i] = (answer & enough) == enough ? ~0ull : answer;
-                if ((answers[i] & kept) && !plain) parcels.stash(i, *reader, *given.read, limits);
-            },
-            routing);
+                has_room = has_room && rendering->has_room();
+                if (!has_room || !(answers[i] & own_bit)) continue;
+                rendering->render(given);
+                deliveries.places.push_back(static_cast<uint32_t>(i));
+            } catch (const Failure& failure) {
+                routing.rejected.emplace_back(i, failure);
+            }
+        }
+        router.keep();
+        if (rendering && !deliveries.places.empty()) deliveries.batch = std::make_unique<DeliveryBatch>(rendering->finish());
     }
     reader.keep();
+    if (deliveries.batch) parcels.keep_deliveries(std::move(deliveries));
     return nb::make_tuple(nb::cast(answers), refusals(routing));
 }
 
@@ -192,11 +214,13 @@ void bind_routing(nb::module_& m) {
                   "tuple[list[int], list[Document | None], list[tuple[int, Exception]]]"),
           "The same for forms of a link, with the documents that one of the targets `kept` needs.");
     m.def("route_parcels", &route_parcels, nb::arg("index"), nb::arg("parcels"), nb::arg("plain").none(), nb::arg("is_text"),
-          nb::arg("dictionary").none(), nb::arg("limits"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"), nb::arg("kept"),
+          nb::arg("dictionary").none(), nb::arg("limits"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"), nb::arg("own_bit"),
+          nb::arg("own").none(),
           nb::sig("def route_parcels(index: Index, parcels: Parcels, plain: Sequence[bytes] | None, is_text: bool, "
-                  "dictionary: WireDictionary | None, limits: Limits, targets: Targets, enough: int, found: int, kept: int) -> "
-                  "tuple[list[int], list[tuple[int, Exception]]]"),
-          "The same for parcels. What one of the targets `kept` gets need not be read again by `render_parcels`.");
+                  "dictionary: WireDictionary | None, limits: Limits, targets: Targets, enough: int, found: int, own_bit: int, "
+                  "own: tuple[Index, int, RenderLimits] | None) -> tuple[list[int], list[tuple[int, Exception]]]"),
+          "The same for parcels. With `own` (an index, its `bytes_max` and limits), what the target `own_bit` gets is rendered too, for "
+          "`render_parcels`.");
 }
 
 }  // namespace treecast

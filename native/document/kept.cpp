@@ -80,17 +80,12 @@ void KeptReader::freeze_names(KeptDocument& kept) {
     kept.names_ = is_known ? names_ : own_table(all, kept.document_);
 }
 
-LentReader::LentReader(const Limits& limits, std::shared_ptr<const Entities> entities, uint64_t generation) {
+LentReader::LentReader(const Limits& limits, std::shared_ptr<const Entities> entities) {
     ReaderPool& pool = reader_pool();
     {
         std::lock_guard lock(pool.mutex);
         auto fits = [&](const auto& reader) { return reader->limits().name_bytes_max == limits.name_bytes_max; };
-        auto found = pool.readers.rend();
-        if (generation) {
-            found = std::find_if(pool.readers.rbegin(), pool.readers.rend(),
-                                 [&](const auto& reader) { return fits(reader) && reader->names().generation() == generation; });
-        }
-        if (found == pool.readers.rend()) found = std::find_if(pool.readers.rbegin(), pool.readers.rend(), fits);
+        auto found = std::find_if(pool.readers.rbegin(), pool.readers.rend(), fits);
         if (found != pool.readers.rend()) {
             reader_ = std::move(*found);
             pool.readers.erase(std::next(found).base());

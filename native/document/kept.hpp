@@ -49,8 +49,6 @@ public:
     // For whoever may not keep it: a document that is valid until the next call. Of binary, with its kind, or of text.
     const Document& look(std::string_view bytes, const WireDictionary* dictionary) { return reader_.decode(bytes, dictionary); }
     const Document& look(std::string_view text) { return reader_.read(text); }
-    void exchange(Document& document, Column<char>& text) { reader_.exchange(document, text); }     // see Reader
-    const NameTable& names() const { return reader_.names(); }
     // What was looked at last, kept after all. `copies_text`: it was binary, or its bytes go.
     std::unique_ptr<KeptDocument> keep(const Document& read, bool copies_text);
 
@@ -66,8 +64,7 @@ private:
 // A reader of the pool, for as long as this lives.
 class LentReader {
 public:
-    // `generation`: of the table of names that it should have, if there is such a reader; 0: any.
-    LentReader(const Limits& limits, std::shared_ptr<const Entities> entities, uint64_t generation = 0);
+    LentReader(const Limits& limits, std::shared_ptr<const Entities> entities);
     ~LentReader();
     LentReader(const LentReader&) = delete;
     KeptReader* operator->() { return reader_.get(); }

@@ -303,12 +303,6 @@ const Document& Reader::decode(std::string_view bytes, const WireDictionary* dic
     return impl_->with_room_for_names([&] { impl_->decode(form, used); });
 }
 
-void Reader::exchange(Document& document, Column<char>& text) {
-    std::swap(impl_->document, document);
-    impl_->buffer.swap(text);
-    impl_->document.clear();
-}
-
 void Reader::use(const Limits& limits, std::shared_ptr<const Entities> entities) {
     impl_->limits = limits;
     impl_->entities = std::move(entities);

@@ -51,9 +51,6 @@ public:
     const Document& read(std::string_view bytes);
     // The same for the binary form of a document (binary.hpp). Its text belongs to the Reader, until the next call.
     const Document& decode(std::string_view bytes, const WireDictionary* dictionary = nullptr);
-    // Exchanges what was read last, and the room for its text, for others. The names stay here: the document is good as long as
-    // their generation does not change, and what was read as text as long as its bytes are there.
-    void exchange(Document& document, Column<char>& text);
     // Other limits and entities from now on, which have been checked. `name_bytes_max` stays, because known names are not
     // measured again.
     void use(const Limits& limits, std::shared_ptr<const Entities> entities);

@@ -140,6 +140,24 @@ public:
     };
     void route(size_t count, const std::function<GivenDocument(size_t)>& next,
                const std::function<void(size_t, const GivenDocument&, uint64_t)>& answer, Routing& routing);
+    // Renders one document after the other, as long as it lives, for whoever looks at them for something else as well.
+    class Rendering {
+    public:
+        Rendering(Index& index, const DeliveryOptions& options);
+        ~Rendering();
+        bool has_room() const;                               // for another document; for the first one always
+        void render(const GivenDocument& document);          // what it throws as a Failure is noted: the document is rejected
+        DeliveryBatch finish();                              // all that was rendered. Nothing is called afterwards
+
+    private:
+        friend class Index;
+        template <class Next>
+        void add(const Next& next);
+        struct Run;
+        std::unique_ptr<Run> run_;
+    };
+    // Whether a batch was rendered with the subscriptions that there are now.
+    bool is_current(const DeliveryBatch& batch) { return batch.view == store_.view(); }
     // Renders as many of the documents as fit, in one piece, in this thread.
     DeliveryBatch render_part(std::span<const GivenDocument> documents, const DeliveryOptions& options) {
         return render_part(documents.size(), [documents](size_t i) { return documents[i]; }, options);

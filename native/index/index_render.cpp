@@ -218,30 +218,66 @@ private:
 
 }  // namespace
 
-DeliveryBatch Index::render_part(size_t count, const std::function<GivenDocument(size_t)>& next, const DeliveryOptions& given) {
-    DeliveryOptions options = given;
-    options.limits.work_per_item_max = limits_.work_per_item_max;
-    store_.merge_if_due();
-    auto reading = store_.read();
-    DeliveryBatch batch = begin_piece(store_.view(), std::min(payload_bytes_.load(), room_bytes_max));
-    if (options.texts != DeliveryOptions::Texts::none) batch.texts.room(std::min(text_bytes_.load(), room_bytes_max));
-    Lease matcher(*this);
-    matcher->adopt(*batch.view);
+// Everything that the documents of a call have in common.
+struct Index::Rendering::Run {
+    Run(Index& index, const DeliveryOptions& given) : index(index), options(given), reading(index.store_.read()), matcher(index) {
+        options.limits.work_per_item_max = index.limits_.work_per_item_max;
+        batch = begin_piece(index.store_.view(), std::min(index.payload_bytes_.load(), room_bytes_max));
+        if (options.texts != DeliveryOptions::Texts::none) batch.texts.room(std::min(index.text_bytes_.load(), room_bytes_max));
+        matcher->adopt(*batch.view);
+        document_id_bytes = batch.view->slots ? static_cast<size_t>(batch.view->id_ends[batch.view->slots]) : 0;
+    }
+    Index& index;
+    DeliveryOptions options;
+    std::shared_lock<LastingSharedMutex> reading;
+    Lease matcher;
+    DeliveryBatch batch;
     std::vector<uint64_t> scratch;
     uint64_t bytes = 0;
-    size_t document_id_bytes = batch.view->slots ? static_cast<size_t>(batch.view->id_ends[batch.view->slots]) : 0;     // at most
-    auto room = [&] { return bytes < options.bytes_max && batch.ids.size() + document_id_bytes <= all_ids_bytes_max; };
-    while (batch.documents < count && (!batch.documents || room())) {
-        render_document(*matcher, next, batch.documents, options, batch, scratch, bytes);
+    size_t document_id_bytes = 0;      // of one document, at most
+};
+
+Index::Rendering::Rendering(Index& index, const DeliveryOptions& options) {
+    index.store_.merge_if_due();
+    run_ = std::make_unique<Run>(index, options);
+}
+
+Index::Rendering::~Rendering() = default;
+
+bool Index::Rendering::has_room() const {
+    const DeliveryBatch& batch = run_->batch;
+    return !batch.documents || (run_->bytes < run_->options.bytes_max && batch.ids.size() + run_->document_id_bytes <= all_ids_bytes_max);
+}
+
+template <class Next>
+void Index::Rendering::add(const Next& next) {
+    Run& run = *run_;
+    render_document(*run.matcher, next, run.batch.documents, run.options, run.batch, run.scratch, run.bytes);
+}
+
+void Index::Rendering::render(const GivenDocument& document) {
+    add([&](size_t) -> const GivenDocument& { return document; });
+}
+
+DeliveryBatch Index::Rendering::finish() {
+    Run& run = *run_;
+    run.matcher.keep();
+    // A running estimate that shrinks slowly, so that one small batch does not make the next one reallocate.
+    run.index.payload_bytes_ = std::max(run.batch.bytes.size(), run.index.payload_bytes_.load() / 2);
+    run.index.text_bytes_ = std::max(run.batch.texts.size(), run.index.text_bytes_.load() / 2);
+    return std::move(run.batch);
+}
+
+DeliveryBatch Index::render_part(size_t count, const std::function<GivenDocument(size_t)>& next, const DeliveryOptions& options) {
+    Rendering rendering(*this, options);
+    const DeliveryBatch& batch = rendering.run_->batch;
+    while (batch.documents < count && rendering.has_room()) {
+        rendering.add(next);
         if (options.report || batch.rejected.empty()) continue;
-        matcher.keep();
+        rendering.run_->matcher.keep();
         throw BatchFailure{batch.rejected[0]};
     }
-    matcher.keep();
-    // A running estimate that shrinks slowly, so that one small batch does not make the next one reallocate.
-    payload_bytes_ = std::max(batch.bytes.size(), payload_bytes_.load() / 2);
-    text_bytes_ = std::max(batch.texts.size(), text_bytes_.load() / 2);
-    return batch;
+    return rendering.finish();
 }
 
 // Threads take runs of documents until nothing is left, or until the answer is full.

@@ -34,6 +34,7 @@ struct RenderLimits {
     uint64_t document_payload_bytes_max = 256ull << 20;
     uint64_t bindings_max = 1'000'000;
     uint32_t work_per_item_max = Limits().work_per_item_max;     // of deciding and selecting: see evaluate.hpp
+    bool operator==(const RenderLimits&) const = default;
 };
 
 // Throws std::invalid_argument if a limit is out of range.

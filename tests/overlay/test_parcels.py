@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from random import Random
 
 import msgspec
@@ -143,9 +144,11 @@ def test_a_message_keeps_its_documents_when_its_bytes_are_received_over() -> Non
     assert Forward("r", "st", 1, 1, 1, 0, 1).documents == NO_DOCUMENTS
 
 
-@pytest.mark.parametrize(("kept", "rejected"), [(1, []), (0, [0, 1])])
-def test_what_was_read_to_be_routed_is_not_read_again(kept: int, rejected: list[int]) -> None:
-    """The bytes are destroyed in between: what has to be read again cannot be."""
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("change", ["", "added", "limits", "other index", "other documents"])
+def test_what_was_rendered_when_it_was_routed_is_not_read_again(own: bool, change: str) -> None:
+    """The bytes are destroyed in between: what has to be read again cannot be. That is everything, if subscriptions or
+    limits have changed since."""
     codec = Codec("binary")
     texts = [b"<a><b/></a>", b"<c>1</c>"]
     bodies = [codec.encode(read(text)) for text in texts]
@@ -154,25 +157,39 @@ def test_what_was_read_to_be_routed_is_not_read_again(kept: int, rejected: list[
     table, targets = Index(), _native.Targets()
     table.add("0", "//b")
     targets.set(0, 2)
-    masks, unread = table.route_parcels(codec, parcels, Question(targets, 2, 1, kept))
+    index = Index()
+    index.add_many([("q", "//b"), ("r", "/c")])
+    masks, unread = table.route_parcels(codec, parcels, Question(targets, 2, 1, 1), index if own else None)
     assert not unread and [mask & 3 for mask in masks] == [3, 1]
     for body in bodies:
         place = room.find(body)
         room[place : place + len(body)] = bytes(len(body))
-    index = Index()
-    index.add_many([("q", "//b"), ("r", "/c")])
-    batch = index.render_parcels(codec, parcels, 0)
-    assert [place for place, _ in batch.rejected] == rejected
-    assert batch.deliveries == (0 if rejected else 2)
+    if change == "added":
+        index.add("s", "/a")
+    elif change == "limits":
+        index = Index(limits=Limits(depth_max=2))
+        index.add("q", "//b")
+    elif change == "other index":
+        index = pickle.loads(pickle.dumps(index))
+    first = 1 if change == "other documents" else 0
+    batch = index.render_parcels(codec, parcels, first)
+    is_taken = own and not change
+    assert len(batch.rejected) == (0 if is_taken else 2 - first)
+    assert batch.deliveries == (2 if is_taken else 0)
+    assert len(index.render_parcels(codec, parcels, 0).rejected) == 2, "they are there once"
 
 
-def test_other_limits_read_again() -> None:
+def test_of_what_is_routed_that_is_rendered_which_is_for_the_own_subscribers() -> None:
     codec = Codec("binary")
-    parcels = Parcels.of([Parcel(1, "s", "", 0, "binary", codec.encode(read(b"<a><b><c/></b></a>")))])
-    table, targets = Index(), _native.Targets()
-    table.add("0", "//b")
+    texts = [b"<a><b/></a>", b"<c>1</c>", b"<a><b>2</b></a>"]
+    bodies = [codec.encode(read(text)) for text in texts]
+    parcels = Parcels.of([Parcel(n, "s", "", 0, "binary", body) for n, body in enumerate(bodies, 1)])
+    table, targets, index = Index(), _native.Targets(), Index()
+    table.add_many([("0", "//b"), ("1", "//c")])
     targets.set(0, 1)
-    table.route_parcels(codec, parcels.native, Question(targets, 1, 0, 1))
-    index = Index(limits=Limits(depth_max=2))
-    index.add("q", "//b")
-    assert [error.code for _, error in index.render_parcels(codec, parcels.native, 0).rejected] == ["TC302"]
+    targets.set(1, 2)
+    index.add_many([("q", "//b"), ("never routed to", "//c")])
+    masks, _ = table.route_parcels(codec, parcels.native, Question(targets, 4, 0, 1), index)
+    assert masks == [1, 2, 1]
+    batch = index.render_parcels(codec, parcels.native.having(masks, 1), 0)
+    assert (batch.documents, batch.deliveries) == (2, 2)

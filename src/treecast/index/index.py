@@ -366,9 +366,12 @@ class Index:
         """The same for documents as they came on a link: see `routing.route_forms`."""
         return routing.route_forms(self._native, self._limits.native(), codec, bodies, question)
 
-    def route_parcels(self, codec: FormCodec, parcels: _native.Parcels, question: Question) -> tuple[list[int], Unread]:
+    def route_parcels(
+        self, codec: FormCodec, parcels: _native.Parcels, question: Question, own: Index | None = None
+    ) -> tuple[list[int], Unread]:
         """The same for a message between brokers: see `routing.route_parcels`."""
-        return routing.route_parcels(self._native, self._limits.native(), codec, parcels, question)
+        rendered = None if own is None else routing.OwnIndex(own._native, own._render_limits())
+        return routing.route_parcels(self._native, self._limits.native(), codec, parcels, question, rendered)
 
     @property
     def limits(self) -> Limits:

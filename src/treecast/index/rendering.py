@@ -138,13 +138,12 @@ def render_parcels(
     limits: _native.RenderLimits,
 ) -> _native.DeliveryBatch:
     """The same for the documents of a message between brokers, from one of them on, with the texts of those that
-    somebody gets. Each is read, and not kept; one that cannot be read is rejected. Raises DocumentError for broken
-    compression."""
+    somebody gets. Each is read, unless that was done to route it, and not kept; one that cannot be read is rejected.
+    Raises DocumentError for broken compression."""
     plain, dictionary = codec.plain_parcels(parcels)
-    matched = _native.Texts.matched
     return _native.render_parcels(
         *(index, parcels, first, plain, codec.is_text, dictionary),
-        *(form_limits, BATCH_PAYLOAD_BYTES_MAX, limits, matched),
+        *(form_limits, BATCH_PAYLOAD_BYTES_MAX, limits),
     )
 
 

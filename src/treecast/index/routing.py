@@ -7,18 +7,25 @@ from typing import NamedTuple
 
 from treecast import _native
 from treecast.document import Document
-from treecast.index.rendering import FormCodec
+from treecast.index.rendering import BATCH_PAYLOAD_BYTES_MAX, FormCodec
 
 
 class Question(NamedTuple):
     """`targets` says for which targets each subscription is, whose id is a number. `found` are those that want every
-    document. Once all of `enough` are found, nothing more is looked for; 0: everything is. What is for one of `kept`,
-    or may be, is needed again."""
+    document. Once all of `enough` are found, nothing more is looked for; 0: everything is. What is for one of `own`, or
+    may be, is needed again."""
 
     targets: _native.Targets
     enough: int
     found: int
-    kept: int = 0
+    own: int = 0
+
+
+class OwnIndex(NamedTuple):
+    """An index whose deliveries are wanted as well, and how they are rendered."""
+
+    index: _native.Index
+    limits: _native.RenderLimits
 
 
 Unread = list[tuple[int, Exception]]
@@ -36,9 +43,16 @@ def route_forms(
 
 
 def route_parcels(
-    index: _native.Index, limits: _native.Limits, codec: FormCodec, parcels: _native.Parcels, question: Question
+    index: _native.Index,
+    limits: _native.Limits,
+    codec: FormCodec,
+    parcels: _native.Parcels,
+    question: Question,
+    own: OwnIndex | None,
 ) -> tuple[list[int], Unread]:
     """Of a message between brokers, whose documents are all in the form of one codec. What is for all of `enough` is
-    for everybody; what is needed again is not read again by `render_parcels`."""
+    for everybody. With `own`, what is needed again is rendered while it is there: `render_parcels` has it then."""
     plain, dictionary = codec.plain_parcels(parcels)
-    return _native.route_parcels(index, parcels, plain, codec.is_text, dictionary, limits, *question)
+    reading = parcels, plain, codec.is_text, dictionary, limits
+    rendering = None if own is None else (own.index, BATCH_PAYLOAD_BYTES_MAX, own.limits)
+    return _native.route_parcels(index, *reading, *question, rendering)

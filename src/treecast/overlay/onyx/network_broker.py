@@ -430,7 +430,9 @@ class NetworkBroker:
         """Returns those that may concern the broker's own subscriptions: as they came, where nobody has to look at them
         one by one. Raises PeerError."""
         if parcels and self.broker.reads_forms and (forms := tree.formats.forms(parcels)) is not None:
-            local = tree.pass_on_forms(begin, upto, forms)
+            index = self.broker.index
+            own = index if 0 < len(index) <= self._settings.own_at_once_max else None
+            local = tree.pass_on_forms(begin, upto, forms, own)
             if local is not None:
                 return local
         return tree.pass_on(begin, upto, tree.formats.take(parcels))

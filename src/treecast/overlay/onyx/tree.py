@@ -26,6 +26,7 @@ from typing import Any, Protocol
 
 from treecast.document import Limits
 from treecast.errors import DocumentError, PeerError
+from treecast.index import Index
 from treecast.overlay.onyx.early_plan import WHOLE, EarlyPlan
 from treecast.overlay.onyx.link import Link
 from treecast.overlay.onyx.link_formats import TEXT, Arrival, Forms, LinkFormats, unreadable
@@ -435,9 +436,9 @@ class Tree:
         self.formats.read_all(local)
         return local
 
-    def pass_on_forms(self, after: int, upto: int, forms: Forms) -> Forms | None:
-        """As `pass_on`, for documents that are sent on as they came, and read by whoever is served here. None, and
-        nothing was done: some have to be written anew for a link."""
+    def pass_on_forms(self, after: int, upto: int, forms: Forms, own: Index | None = None) -> Forms | None:
+        """As `pass_on`, for documents that are sent on as they came, and read by whoever is served here: with the index
+        `own`, in the same go. None, and nothing was done: some have to be written anew for a link."""
         # PERF: bench/network_cpu.py. There is no object for a document.
         format = forms.parcels.format
         links = [name for name, child in self.children.items() if child.link.is_open]
@@ -448,7 +449,7 @@ class Tree:
             self.table.learn_parcels(forms.codec, forms.parcels)
             return forms
         try:
-            routes = self.table.route_parcels(forms.codec, forms.parcels, links, LOCAL)
+            routes = self.table.route_parcels(forms.codec, forms.parcels, links, LOCAL, own)
         except DocumentError as error:
             raise unreadable(error) from None
         if routes is None:

@@ -307,8 +307,11 @@ class RoutingTable:
             self.unread += 1
         return found, documents
 
-    def route_parcels(self, codec: FormCodec, parcels: Parcels, enough: Collection[str], kept: str) -> Routes | None:
-        """The same for a message: what the target `kept` gets, or may get, need not be read a second time."""
+    def route_parcels(
+        self, codec: FormCodec, parcels: Parcels, enough: Collection[str], kept: str, own: Index | None
+    ) -> Routes | None:
+        """The same for a message: what the target `kept` gets, or may get, is rendered with the index `own`, and need
+        not be read a second time."""
         if not self._has_bits():
             return None
         self._index_own()
@@ -319,7 +322,7 @@ class RoutingTable:
         if known & stop == stop:
             return Routes.same(self.targets, len(parcels))
         question = Question(self._masks, stop, known, self._bits.get(kept, 0))
-        masks, unread = self._index.route_parcels(codec, parcels.native, question)
+        masks, unread = self._index.route_parcels(codec, parcels.native, question, own)
         for place, error in unread:
             if not codec.is_text:
                 raise error
