@@ -77,11 +77,13 @@ class Between:
         return left, done
 
 
-def measure(documents: list[bytes], queries: list[str], wanted: str, frame: int, *, first: bool) -> tuple[float, float]:
+def measure(
+    documents: list[bytes], queries: list[str], wanted: str, frame: int, settings: NetworkSettings
+) -> tuple[float, float]:
     """Microseconds a document: until it leaves, and until the broker's own subscribers are served too."""
     read = [one for one in read_many(documents) if isinstance(one, Document)]
     bodies = Codec("binary").encode_many(read)
-    between = Between(NetworkSettings(routes_first=first), queries, wanted)
+    between = Between(settings, queries, wanted)
     times: list[tuple[float, float]] = []
     for begin in range(0, len(bodies), frame):
         some = enumerate(bodies[begin : begin + frame], begin + 1)

@@ -245,9 +245,14 @@ def measure_passing(report: Report, kind: str, documents: list[bytes], format: s
 
 
 def measure_links_first(report: Report, documents: list[bytes], queries: list[str]) -> None:
-    for first, how in ((True, "in a turn of their own"), (False, "in the same turn")):
+    ways = {
+        "in a turn of their own": NetworkSettings(own_at_once_max=0),
+        "looked for at once, served in a turn of their own": NetworkSettings(),
+        "in the same turn": NetworkSettings(own_at_once_max=0, routes_first=False),
+    }
+    for how, settings in ways.items():
         wanted = common_path(documents)
-        left, done = links_first.measure(documents, queries, wanted, FRAME, first=first)
+        left, done = links_first.measure(documents, queries, wanted, FRAME, settings)
         report.figure(f"own subscribers {how}: until a document leaves", left, "µs/doc")
         report.figure(f"own subscribers {how}: until all is done", done, "µs/doc")
 

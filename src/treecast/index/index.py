@@ -370,7 +370,7 @@ class Index:
         self, codec: FormCodec, parcels: _native.Parcels, question: Question, own: Index | None = None
     ) -> tuple[list[int], Unread]:
         """The same for a message between brokers: see `routing.route_parcels`."""
-        rendered = None if own is None else routing.OwnIndex(own._native, own._render_limits())
+        rendered = None if own is None else (own._native, BATCH_PAYLOAD_BYTES_MAX, own._render_limits())
         return routing.route_parcels(self._native, self._limits.native(), codec, parcels, question, rendered)
 
     @property

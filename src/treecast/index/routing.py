@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from treecast import _native
 from treecast.document import Document
-from treecast.index.rendering import BATCH_PAYLOAD_BYTES_MAX, FormCodec
+from treecast.index.rendering import FormCodec
 
 
 class Question(NamedTuple):
@@ -21,12 +21,8 @@ class Question(NamedTuple):
     own: int = 0
 
 
-class OwnIndex(NamedTuple):
-    """An index whose deliveries are wanted as well, and how they are rendered."""
-
-    index: _native.Index
-    limits: _native.RenderLimits
-
+OwnIndex = tuple[_native.Index, int, _native.RenderLimits]
+"""An index whose deliveries are wanted as well, of about so many bytes at most, and how they are rendered."""
 
 Unread = list[tuple[int, Exception]]
 """What cannot be read, by place."""
@@ -53,6 +49,4 @@ def route_parcels(
     """Of a message between brokers, whose documents are all in the form of one codec. What is for all of `enough` is
     for everybody. With `own`, what is needed again is rendered while it is there: `render_parcels` has it then."""
     plain, dictionary = codec.plain_parcels(parcels)
-    reading = parcels, plain, codec.is_text, dictionary, limits
-    rendering = None if own is None else (own.index, BATCH_PAYLOAD_BYTES_MAX, own.limits)
-    return _native.route_parcels(index, *reading, *question, rendering)
+    return _native.route_parcels(index, parcels, plain, codec.is_text, dictionary, limits, *question, own)

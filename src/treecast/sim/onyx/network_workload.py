@@ -131,6 +131,7 @@ def draw_formats(random: Random, settings: NetworkSettings) -> NetworkSettings:
         dictionaries_max=random.choice([1, 4]),
         routes_first=random.random() < 0.8,
         local_bytes_max=random.choice([1, 300, 8 << 20]),
+        own_at_once_max=random.choice([0, 2, 20_000]),
         load_rows_max=random.choice([1, 1, 1_000]),
     )
 
