@@ -202,9 +202,12 @@ nb::object take(NamedLanes& lanes, uint32_t lane, uint64_t number, size_t items_
 }
 
 nb::tuple acknowledge(NamedLanes& lanes, uint32_t lane, const std::vector<uint64_t>& numbers) {
+    constexpr size_t names_ahead = 8;       // what is asked for before it is needed: see Lanes::prefetch
     Lanes::Acknowledged made = lanes.acknowledge(lane, numbers);
     nb::list ids, cursors;
-    for (uint32_t slot : made.slots) {
+    for (size_t at = 0; at < made.slots.size(); ++at) {
+        if (at + names_ahead < made.slots.size()) __builtin_prefetch(lanes.names[made.slots[at + names_ahead]].ptr(), 1);
+        const uint32_t slot = made.slots[at];
         ids.append(lanes.names[slot]);
         cursors.append(bytes_of(lanes.cursor(slot)));
     }

@@ -150,6 +150,9 @@ private:
         int64_t published_ms = 0, origin_number = 0;
     };
 
+    static constexpr size_t subscribers_ahead = 12, waiting_ahead = 6;
+    void prefetch(uint32_t slot) const;
+    void prefetch_waiting(uint32_t slot) const;
     bool is_next(const Entry& entry) const;
     bool is_sent(const Entry& entry) const;
     Message write_message(std::span<const Entry> entries) const;
