@@ -58,6 +58,12 @@ void Lazy::catch_up() {
 }
 
 void Lazy::copy_rows() {
+    // A vector that doubles would take more than the limit foresees, and in all threads at about the same time.
+    auto make_room = [](auto& rows, size_t wanted) {
+        if (wanted > rows.capacity()) rows.reserve(wanted + wanted / 4);
+    };
+    make_room(states_, shared_->size());
+    make_room(sets_, shared_->pool().size());
     start_ = shared_->start();
     for (auto state = static_cast<uint32_t>(states_.size()); state < shared_->size(); ++state) states_.push_back({shared_->pair(state), 0, 0});
     for (auto set = static_cast<uint32_t>(sets_.size()); set < shared_->pool().size(); ++set) sets_.push_back({shared_->pool().view(set), 0});
