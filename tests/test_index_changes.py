@@ -53,6 +53,20 @@ def test_a_replaced_id_keeps_its_place() -> None:
     assert index.match(DOCUMENT) == ["x", "y", "z"]
 
 
+@pytest.mark.parametrize("share", [1, 3, 50, 1999])
+def test_replaced_ids_keep_their_places_among_thousands(share: int) -> None:
+    """Replacements are sorted apart from the others: few and many of them, neighbours, the first and the last."""
+    names = [f"n{place}" for place in range(2000)]
+    index = Index()
+    index.add_many(pa.table({"id": names, "query": [("//b", "/a", "/a/b", "//*")[place % 4] for place in range(2000)]}))
+    for place in [*range(0, 2000, share), 1999]:
+        index.replace(names[place], "/a[b]" if place % 2 else "//b")
+    assert index.match(DOCUMENT) == names
+    assert [delivery.subscription for delivery in index.render(DOCUMENT)] == names
+    index.replace(names[0], "/nothing")
+    assert index.match(DOCUMENT) == names[1:]
+
+
 def test_order_survives_many_changes() -> None:
     index = Index()
     expected: list[str] = []

@@ -54,6 +54,8 @@ TREECAST_AVX512 uint32_t take_compressed(uint64_t* words, uint64_t lines, uint32
 
 // Loads only what the mask names, so nothing is read beyond the end; stores whole registers, of which the next ones overwrite
 // what is not wanted. Few bits are faster one by one. (Compressing straight into memory takes much longer on some processors.)
+// Of more bits all four parts are taken, empty ones too: where the last one is cannot be foreseen, and a branch that is mistaken
+// takes longer than a part.
 TREECAST_AVX512 int32_t* expand_compressed(const uint32_t* numbers, const uint32_t* words, const uint64_t* masks, uint32_t count,
                                            int32_t* out) {
     constexpr int few = 3;
@@ -64,9 +66,9 @@ TREECAST_AVX512 int32_t* expand_compressed(const uint32_t* numbers, const uint32
             for (; mask; mask &= mask - 1) *out++ = static_cast<int32_t>(of_word[std::countr_zero(mask)]);
             continue;
         }
-        for (; mask; mask >>= 16, of_word += 16) {
-            auto part = static_cast<__mmask16>(mask);
-            _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(part, _mm512_maskz_loadu_epi32(part, of_word)));
+        for (int shift = 0; shift < 64; shift += 16) {
+            const auto part = static_cast<__mmask16>(mask >> shift);
+            _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(part, _mm512_maskz_loadu_epi32(part, of_word + shift)));
             out += _mm_popcnt_u32(part);
         }
     }

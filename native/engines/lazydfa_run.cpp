@@ -211,15 +211,14 @@ void LazyDfaRun::emit(const View& view, const Document& document, const MachineP
     bits.drain([&](const uint32_t* words, uint64_t* masks, uint32_t count) {
         uint64_t dirty[64], any_dirty = 0;
         for (uint32_t i = 0; i < count; ++i) {
-            dirty[i] = masks[i] & place.dirty_in(words[i]);
+            any_dirty |= dirty[i] = masks[i] & place.dirty_in(words[i]);
             masks[i] ^= dirty[i];
-            any_dirty |= dirty[i] &= ~place.vacant_in(words[i]);
         }
         int32_t* room = out.room(size_t(count) * 64);
         out.added(static_cast<size_t>(expand(slot_of, words, masks, count, room) - room));
         if (!any_dirty) return;
         for (uint32_t i = 0; i < count; ++i)
-            for (uint64_t rest = dirty[i]; rest; rest &= rest - 1) {
+            for (uint64_t rest = dirty[i] ? dirty[i] & ~place.vacant_in(words[i]) : 0; rest; rest &= rest - 1) {
                 const uint32_t accept = words[i] * 64 + static_cast<uint32_t>(std::countr_zero(rest));
                 if (const uint32_t* list = place.list_of(accept)) {
                     listed_.push_back(list);

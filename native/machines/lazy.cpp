@@ -58,6 +58,12 @@ void Lazy::catch_up() {
 }
 
 void Lazy::copy_rows() {
+    // A vector that doubles would take more than the limit foresees, and in all threads at about the same time.
+    auto make_room = [](auto& rows, size_t wanted) {
+        if (wanted > rows.capacity()) rows.reserve(wanted + wanted / 4);
+    };
+    make_room(states_, shared_->size());
+    make_room(sets_, shared_->pool().size());
     start_ = shared_->start();
     for (auto state = static_cast<uint32_t>(states_.size()); state < shared_->size(); ++state) states_.push_back({shared_->pair(state), 0, 0});
     for (auto set = static_cast<uint32_t>(sets_.size()); set < shared_->pool().size(); ++set) sets_.push_back({shared_->pool().view(set), 0});
@@ -172,41 +178,88 @@ void Lazy::visit_elements(const Document& document, NameResolver& names, Element
     run(document, {}, names, nowhere);
 }
 
-// PERF: bench/yfilter.py, later passes; bench/churn.py: a transition is somewhere in memory, and the answers behind it are somewhere
-// else. So the transition of an element some way ahead is on its way while this one is looked at, if the state of its parent is known.
-void Lazy::expect(const Document& document, size_t element, size_t done) const {
-    if (element >= document.elements() || document.parent[element] >= done) return;
-    // Below what was skipped the state is that of another document, which does no harm.
-    if (const uint32_t name = document.name[element]; name < element_symbols_.size())
-        transitions_->expect(state_of_[document.parent[element]], element_symbols_[name]);
+// What was looked at may have been the table of a moment ago, so it is looked at again first.
+uint64_t Lazy::learn(uint32_t state, uint32_t symbol, bool is_childless) {
+    const uint64_t known = find(state, symbol);
+    if (known && (is_childless || known >> 32 != deferred)) return known;
+    return is_childless ? miss_childless(state, symbol) : miss(state, symbol);
 }
+
+// What the loop over a document looks at for every element, in local variables. PERF: bench/yfilter.py, later passes: a look at what
+// is shared makes the compiler read all members again, as another thread might have changed them.
+struct Lazy::Walk {
+    Walk(Lazy& lazy, const Document& document)
+        : of(lazy), parent(document.parent.data()), name(document.name.data()), elements(document.elements()) {
+        renew();
+    }
+    void renew() {
+        table = of.transitions_->reading();
+        states = of.states_.size(), sets = of.sets_.size(), symbols = of.element_symbols_.size();
+        element_symbols = of.element_symbols_.data();
+    }
+    uint64_t find(uint64_t state, uint32_t symbol) {
+        const uint64_t transition = table.find(state, symbol);
+        if (transition >> 32 < states && static_cast<uint32_t>(transition) < sets) return transition;
+        of.catch_up();
+        renew();
+        return transition;
+    }
+    uint64_t learn(uint32_t state, uint32_t symbol, bool is_childless) {
+        const uint64_t transition = of.learn(state, symbol, is_childless);
+        renew();
+        return transition;
+    }
+    uint32_t symbol(uint32_t of_name, NameResolver& names) {
+        if (of_name < symbols && element_symbols[of_name] != unresolved) return element_symbols[of_name];
+        const uint32_t symbol = of.element_symbol(of_name, names);
+        renew();
+        return symbol;
+    }
+    // PERF: bench/yfilter.py, later passes; bench/churn.py: a transition is somewhere in memory, and the answers behind it are
+    // somewhere else. So the transition of an element some way ahead is on its way while this one is looked at, if the state of
+    // its parent is known. Below what was skipped the state is that of another document, which does no harm.
+    void expect(size_t element, size_t done, const uint32_t* state_of) const {
+        if (element < elements && parent[element] < done && name[element] < symbols)
+            table.expect(state_of[parent[element]], element_symbols[name[element]]);
+    }
+
+    Lazy& of;
+    const uint32_t *parent, *name;
+    size_t elements;
+    LazyTransitions::Reading table;
+    size_t states, sets, symbols;
+    const uint32_t* element_symbols;
+};
 
 // Returns the first element that was not processed: past the last one, unless the cache is full.
 size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names,
                         AnswerBits& out) {
-    size_t count = document.elements();
+    const size_t count = document.elements();
     if (state_of_.size() < count) state_of_.resize(count + count / 2);
-    reached_.clear();
+    const bool attributes = machine_->has_attributes(), texts = text_symbol_ != none;
+    // A set for every element, attribute and text at most; and one more, which is written and not counted.
+    const size_t reached_max = count + (attributes ? document.attribute_name.size() : 0) + (texts ? count : 0) + 1;
+    if (reached_.size() < reached_max) reached_.resize(reached_max + reached_max / 2);
+    uint32_t *const state_of = state_of_.data(), *reached = reached_.data();
+    auto reach = [&](uint64_t transition) { reached += (*reached = static_cast<uint32_t>(transition)) != 0; };
+    auto accept_all = [&] { accept_reached(static_cast<size_t>(reached - reached_.data()), out); };
+    Walk walk(*this, document);
     visit(start_);
-    bool attributes = machine_->has_attributes(), texts = text_symbol_ != none;
     for (size_t i = 0; i < count; ++i) {
-        expect(document, i + expected_ahead, i);
+        walk.expect(i + expected_ahead, i, state_of);
         // No stack: the state of the parent is looked up by its number, so skipping a subtree needs no popping.
-        uint32_t state = i ? state_of_[document.parent[i]] : start_;
-        uint32_t symbol = element_symbol(document.name[i], names);
+        const uint64_t state = i ? state_of[walk.parent[i]] : start_;
+        const uint32_t symbol = walk.symbol(walk.name[i], names);
         ++steps_;
-        uint64_t transition = find(state, symbol);
+        uint64_t transition = walk.find(state, symbol);
         const bool is_childless = document.size[i] == 1 && !attributes && !texts;
-        if (is_childless) {
-            if (!transition && !(transition = miss_childless(state, symbol))) return accept_reached(out), i;
-        } else if (!transition || transition >> 32 == deferred) {
-            if (!(transition = miss(state, symbol))) return accept_reached(out), i;
-        }
-        uint32_t target = static_cast<uint32_t>(transition >> 32);
-        state_of_[i] = target;
-        if (auto set = static_cast<uint32_t>(transition); !visitor_)
-            reach(set);
-        else if (set)
+        if (!transition || (!is_childless && transition >> 32 == deferred))
+            if (!(transition = walk.learn(static_cast<uint32_t>(state), symbol, is_childless))) return accept_all(), i;
+        const auto target = static_cast<uint32_t>(transition >> 32);
+        state_of[i] = target;
+        if (!visitor_)
+            reach(transition);
+        else if (auto set = static_cast<uint32_t>(transition))
             visitor_->visit(static_cast<uint32_t>(i), words(set));
         if (is_childless) continue;
         if (target == dead) {             // nothing can match below: the whole subtree is skipped
@@ -216,34 +269,34 @@ size_t Lazy::run_cached(const Document& document, const std::vector<uint8_t>& ha
         visit(target);
         if (attributes)
             for (size_t a = document.attribute_begin[i]; a < document.attribute_end(i); ++a) {
-                uint32_t attribute = attribute_symbol(document.attribute_name[a], names);
+                const uint32_t attribute = attribute_symbol(document.attribute_name[a], names);
                 if (attribute == none) continue;
-                transition = find(target, attribute);
-                if (!transition && !(transition = miss(target, attribute))) return accept_reached(out), i;
-                reach(static_cast<uint32_t>(transition));
+                transition = walk.find(target, attribute);
+                if (!transition && !(transition = walk.learn(target, attribute, false))) return accept_all(), i;
+                reach(transition);
             }
         if (texts && has_text[i]) {
-            transition = find(target, text_symbol_);
-            if (!transition && !(transition = miss(target, text_symbol_))) return accept_reached(out), i;
-            reach(static_cast<uint32_t>(transition));
+            transition = walk.find(target, text_symbol_);
+            if (!transition && !(transition = walk.learn(target, text_symbol_, false))) return accept_all(), i;
+            reach(transition);
         }
     }
-    accept_reached(out);
+    accept_all();
     return count;
 }
 
-// Adds the sets that were reached to what is found. PERF: as above. A set is far from the one before, and its words are far from it.
-void Lazy::accept_reached(AnswerBits& out) {
+// Adds the first `count` sets that were reached to what is found. PERF: as above. A set is far from the one before, and its words are
+// far from it.
+void Lazy::accept_reached(size_t count, AnswerBits& out) {
     constexpr size_t ahead = 8;
     size_t fresh = 0;
-    for (size_t i = 0; i < reached_.size(); ++i) {
-        if (i + ahead < reached_.size()) __builtin_prefetch(&sets_[reached_[i + ahead]], 1);
+    for (size_t i = 0; i < count; ++i) {
+        if (i + ahead < count) __builtin_prefetch(&sets_[reached_[i + ahead]], 1);
         if (!first_visit(reached_[i])) continue;
         expect_words(reached_[i]);
         reached_[fresh++] = reached_[i];
     }
     for (size_t i = 0; i < fresh; ++i) out.add(words(reached_[i]));
-    reached_.clear();
 }
 
 // Computes the frame of an element from the frame above it. Used where the cache is full or off.

@@ -81,6 +81,7 @@ private:
         WordsView descend, fresh, accept;     // accept: where there is a visitor
         Words own_descend, own_fresh, own_accept;
     };
+    struct Walk;
     static constexpr uint32_t unresolved = none - 1;
 
     // Symbols are looked up once per name, not once per element.
@@ -126,6 +127,7 @@ private:
     bool is_full();
     uint64_t miss(uint32_t state, uint32_t symbol);          // 0: the cache is full
     uint64_t miss_childless(uint32_t state, uint32_t symbol);    // the same, where only the answers matter
+    uint64_t learn(uint32_t state, uint32_t symbol, bool is_childless);    // one of them, unless somebody else was there
     // Visits count documents, not elements, so one large document cannot make a state look popular.
     void visit(uint32_t state) {
         State& s = states_[state];
@@ -137,12 +139,7 @@ private:
     void accept(uint32_t set, AnswerBits& out) {
         if (set && first_visit(set)) out.add(words(set));
     }
-    // The same, together with all others that a document has reached.
-    void reach(uint32_t set) {
-        if (set) reached_.push_back(set);
-    }
-    void accept_reached(AnswerBits& out);
-    void expect(const Document& document, size_t element, size_t done) const;
+    void accept_reached(size_t count, AnswerBits& out);
     size_t run_cached(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, AnswerBits& out);
     void run_plain(const Document& document, size_t begin, const std::vector<uint8_t>& has_text, NameResolver& names,
                    AnswerBits& out);
@@ -174,7 +171,7 @@ private:
     uint32_t plain_left_ = 0, plain_length_ = 0;
 
     std::vector<uint32_t> state_of_;        // by element
-    std::vector<uint32_t> reached_;         // sets of answers, with repetitions
+    std::vector<uint32_t> reached_;         // room for sets of answers, with repetitions
     std::vector<Frame> frames_;
     uint64_t frame_serial_ = 0;
     Words fresh_, accept_, descend_, united_;
