@@ -39,7 +39,7 @@ def test_a_broker_that_is_killed_without_its_disk_loses_nothing(tmp_path: Path) 
         for n in range(10, 20):
             publish(network, range(n, n + 1))
             hosts.add(host_of(network, root))
-        wait_for(lambda: hosts.add(host_of(network, root)) or hosts != {root})  # its backup serves it, by now or before
+        wait_for(lambda: hosts | {host_of(network, root)} != {root})  # its backup serves it, by now or before
         for n, id in enumerate(queries):
             assert pull(network, id, 19 - n) == sorted(range(n + 1, 20))
         # It comes home, with a disk that is new.
