@@ -96,6 +96,7 @@ def test_a_wrong_argument_is_refused_in_our_words(
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: Index().match([b"<a/>"]), "a document is bytes, not list"),  # type: ignore[arg-type]
         (lambda: Index().add(None, "/a"), "an id is a str, not None"),  # type: ignore[arg-type]
         (lambda: Index().add("a", b"/a"), "a query is a str, not bytes"),  # type: ignore[arg-type]
         (lambda: Index()[3], "an id is a str, not int"),  # type: ignore[index]

@@ -256,7 +256,7 @@ def test_changes_while_others_match(engine: str) -> None:
     threads = [threading.Thread(target=match) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for _ in range(5):
+    for _ in range(fewer(5)):
         for place, query in enumerate(passing):
             index.add(f"p{place}", query.text)
         assert len(index) == 120

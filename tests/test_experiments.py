@@ -15,7 +15,7 @@ import pytest
 from treecast import experiments
 from treecast.cli import main
 from treecast.errors import QueryLimitError
-from treecast.experiments import inputs, onyx_recovery, output, rules
+from treecast.experiments import inputs, onyx_recovery, output, rules, selective_levels, selective_trees
 from treecast.experiments.experiment import ANSWERS, Experiment, Finding, Row, Sizes, overall
 from treecast.experiments.session import Session
 from treecast.experiments.ten_types import tags_of
@@ -59,6 +59,9 @@ def tiny(experiment: Experiment) -> Sizes:
 @pytest.mark.parametrize("name", NAMES)
 def test_each_experiment_runs_and_leaves_its_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onyx_recovery, "FAILURES", ("root",))  # each takes seconds
+    shapes = {mean: children[: len(children) * 2 // 3] for mean, children in selective_levels.CHILDREN.items()}
+    monkeypatch.setattr(selective_levels, "CHILDREN", shapes)  # a tenth of the elements
+    monkeypatch.setattr(selective_trees, "SAMPLE", 100)
     experiment = experiments.find(name)
     progress: list[tuple[int, int, str]] = []
     outcome = experiments.perform(

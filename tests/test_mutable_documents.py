@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.sanitized import fewer
 
 import treecast
 from treecast import _native
@@ -101,7 +102,7 @@ def test_changes_from_another_thread_harm_nobody() -> None:
     index.add("built", "for $a in $msg//a order by $a/@b, $a return <o n='{$a/@b}'>{$a, $a/text()}</o>")
     index.add("steps", "drop //d; rename //a to b")
     with changing(document):
-        for _ in range(60):
+        for _ in range(fewer(60)):
             for run in (
                 lambda: index.match(document),
                 lambda: index.match_many([document, memoryview(document)], on_error="report"),

@@ -91,7 +91,7 @@ def test_the_page_says_what_was_rendered() -> None:
     refused = RefusedDocument("a.xml, for sport", "TC330", "the payload is too large")
     rendered = replace(FULL, errors=0, payload_bytes=7_000_000, refused_deliveries=1, refused=(refused,))
     text = check_page(page(rendered))
-    for expected in ("7.0 MB of payloads", "of reading, matching and rendering", "a.xml, for sport"):
+    for expected in ("7.0 MB of payloads", "inside treecast", "a.xml, for sport"):
         assert expected in text, expected
     assert "Refused documents and deliveries" in text
     assert "payloads" not in check_page(page(FULL))

@@ -98,11 +98,21 @@ def test_a_document_is_looked_into(page: Page) -> None:
     first.locator("summary").click()
     match = first.locator("[data-match]").first
     query = match.locator("code").inner_text()
+    page.set_viewport_size({"width": 360, "height": 500})
+    page.add_style_tag(content=".panel .text { max-height: 40px }")  # so that it has to be scrolled
     match.get_by_role("button").click()
     marks = first.locator("mark.on")
     assert marks.count() > 0
     name = "company" if "company" in query else "person" if "person" in query else "game" if "game" in query else ""
     assert name in "".join(marks.all_inner_texts())
+    is_seen = "mark => { const box = mark.closest('.text').getBoundingClientRect(), own = mark.getBoundingClientRect();"
+    is_seen += " return own.top >= box.top && own.bottom <= box.bottom && box.top < innerHeight; }"
+    for number in range(first.locator("[data-match]").count()):
+        other = first.locator("[data-match]").nth(number)
+        if number:
+            other.get_by_role("button").click()
+        assert marks.count() == 0 or marks.first.evaluate(is_seen), other.inner_text()
+    match.get_by_role("button").click()
     expect(match).to_contain_text("to be delivered")
     others = first.locator("mark:not(.on)")
     if others.count():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +20,8 @@ def test_progress_line() -> None:
     before = Progress(10.0, 1_000, 4_000, 1)
     progress = Progress(12.0, 5_000, 2_004_000, 3, tasks_done=3, tasks=12)
     assert progress_line(progress, before) == " 25%  5,000 documents 2,000/s  2.00 M matches 1.00 M/s  3 refused  12 s"
-    assert progress_line(Progress(), Progress()) == "0 documents 0/s  0 matches 0/s  0 refused  0 s"
+    words = "no document yet: Spark plans the job and starts its workers … 4 s"
+    assert progress_line(Progress(4.2, tasks=3), Progress()) == words
 
 
 def printed_progress(terminal: bool, *steps: Progress) -> str:
@@ -74,6 +77,25 @@ def test_while_spark_starts_something_goes_on(terminal: bool, expected: str, mon
     with RunProgress(Console(quiet), quiet=True).waiting("starting Spark"):
         pass
     assert quiet.getvalue() == ""
+
+
+def test_spark_is_seen_to_start_though_its_output_goes_to_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_progress, "TICK_SECONDS", 0.001)
+    monkeypatch.setattr(run_progress, "FIRST_SECONDS", 0.0)
+    terminal, log = tmp_path / "terminal", tmp_path / "log"
+    with terminal.open("w") as stream, log.open("w") as elsewhere:
+        kept = os.dup(stream.fileno())
+        progress = RunProgress(Console(stream))
+        with progress.waiting("starting Spark"):
+            os.dup2(elsewhere.fileno(), stream.fileno())  # as treecast.spark.session does
+            eventually(lambda: terminal.read_text() == "treecast: starting Spark …\n")
+            os.dup2(kept, stream.fileno())
+        progress.stage("counting", said=True)
+        os.close(kept)
+    assert terminal.read_text() == "treecast: starting Spark …\ntreecast: counting …\n"
+    assert log.read_text() == ""
 
 
 def eventually(holds: Callable[[], bool]) -> None:

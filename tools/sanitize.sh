@@ -59,6 +59,10 @@ if ! build >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     exit 1
 fi
+if grep ' warning: ' "$log" >&2; then
+    echo "treecast: the compiler warns (log: ${log#"$PWD"/}); the build is to be without warnings" >&2
+    exit 1
+fi
 
 export LD_PRELOAD=$preload
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1

@@ -362,6 +362,7 @@ make_venv() {
     local name
     if [ ! -f "$STAMP" ] || [ "$(stamp_line 1)" != "$(pwd -P)" ] || ! "$VENV/bin/python" -c '' 2>/dev/null; then
         rm -rf "$VENV"
+        say "the first time takes two to five minutes: packages from PyPI, and about 100 s of compiling, shared by all cores"
         step "making $VENV" "$python" -m venv "$VENV"
     fi
     export CXX=$compiler

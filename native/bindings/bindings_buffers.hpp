@@ -72,6 +72,11 @@ private:
             PyErr_SetString(PyExc_TypeError, "a document is bytes, not str: encode it (text.encode()), so that its encoding is certain");
             throw nb::python_error();
         }
+        if (!PyObject_CheckBuffer(document)) {
+            const std::string kind = nb::cast<std::string>(nb::handle(document).type().attr("__name__"));
+            PyErr_Format(PyExc_TypeError, "a document is bytes, not %.100s", kind.c_str());
+            throw nb::python_error();
+        }
         Export given(document);
         std::string_view bytes = given.view();
         if (given.never_changes()) {

@@ -162,7 +162,7 @@ private:
     // Where there is something below, there is a child.
     bool read_content(const TermStep& step, const std::optional<std::string>& goal, std::vector<std::string>& here) {
         if (step.axis == TermAxis::attribute || step.next != no_term || step.predicates != no_term || goal) return false;
-        const Value one{.is_number = true, .number = 1};
+        const Value one{.is_number = true, .number = 1, .text = {}};
         here.push_back(reach_requirement(Reach::child, label_counter + static_cast<uint32_t>(Counter::content),
                                          {*comparison_requirement(query_, Relation::eq, one)}));
         return true;

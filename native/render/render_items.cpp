@@ -41,6 +41,8 @@ bool Builder::walk(const DirectStep* step, const DirectStep* end, Item from, Vis
                 at = parent == context ? at + 1 : d.text_end[parent];
             }
             return false;
+        case StepKind::comment:
+        case StepKind::instruction: return false;        // refused when the query was added
     }
     return false;
 }
@@ -144,6 +146,8 @@ void Builder::item(Item item) {
             break;
         case StepKind::attribute: attribute_item(item.index); break;
         case StepKind::text: characters(document_->value(document_->text[item.index])); break;
+        case StepKind::comment:
+        case StepKind::instruction: break;               // refused when the query was added
     }
 }
 

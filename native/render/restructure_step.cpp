@@ -62,6 +62,8 @@ void RestructureStep::keep(const Items& items) {
                 break;
             case StepKind::attribute: around = owner_of(d, item.index); break;
             case StepKind::text: around = d.text_parent[item.index]; break;
+            case StepKind::comment:
+            case StepKind::instruction: break;           // refused when the query was added
         }
         // Stops at the first marked ancestor: those above it are marked already.
         for (; around != none && !element_marks_[around]; around = d.parent[around]) {

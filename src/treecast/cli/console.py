@@ -8,10 +8,12 @@ Results that go to a file or a pipe never pass through here.
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from treecast.names import printable, printable_lines
@@ -84,6 +86,23 @@ class Console:
     @property
     def shows_progress(self) -> bool:
         return self._progress
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Write to a descriptor of our own, while the usual one leads elsewhere for processes that are started."""
+        try:
+            descriptor = os.dup(self._stream.fileno())
+        except (OSError, ValueError):  # not a file, such as what a test looks at
+            yield
+            return
+        before = self._stream
+        before.flush()
+        with os.fdopen(descriptor, "w", encoding=before.encoding, errors=before.errors, buffering=1) as stream:
+            self._stream = stream
+            try:
+                yield
+            finally:
+                self._stream = before
 
     def say(self, message: str) -> None:
         """Write a message of one or more lines."""

@@ -236,8 +236,9 @@ def table(figures: Figures) -> Iterator[str]:
     yield f"  {'matching':<36}{seconds:>8.2f} s"
     yield f"    {short_number(figures.documents_per_second)} documents/s, {short_size(figures.size_bytes)} in all"
     yield f"    {figures.matches:,} matches, {short_number(each)} a document"
-    yield f"    as many as {short_number(pairs)} pairs of document and subscription decided a second"
-    yield f"    {short_time(round(figures.busy_nanoseconds / figures.documents))} of processor time a document"
+    many = f"{pairs / 1e9:,.1f} billion" if pairs >= 1e9 else short_number(pairs)
+    yield f"    {many} pairs of a document and a subscription decided per second"
+    yield f"    {short_time(round(figures.busy_nanoseconds / figures.documents))} of CPU time per document"
     yield "results:"
     for what, place in figures.places:
         yield f"  {what:<36}{printable(place)}"

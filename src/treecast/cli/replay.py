@@ -125,7 +125,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not options.quiet:
         errors = f", {totals.errors:,} of them bad" if totals.errors else ""
         rate = totals.documents / max(seconds, 1e-9)
-        console.say(f"{totals.documents:,} documents{errors} in {seconds:.2f} s ({rate:,.0f} documents/s)")
+        noun = "document" if totals.documents == 1 else "documents"
+        console.say(f"{totals.documents:,} {noun}{errors} in {seconds:.2f} s ({rate:,.0f} documents/s)")
     return 1 if totals.errors else 0
 
 

@@ -335,10 +335,10 @@ def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool =
 @contextmanager
 def start_session(pipeline: Pipeline, log: Path, progress: RunProgress) -> Iterator[Any]:
     """The session of the job; while Spark starts, which takes seconds, something is seen to go on."""
-    from treecast.spark.job import job
-
     with contextlib.ExitStack() as session:
         with progress.waiting(f"starting Spark on {pipeline.master}"):
+            from treecast.spark.job import job  # the import alone takes a second or more
+
             spark = session.enter_context(job.open_session(pipeline, log))
         yield spark
 

@@ -58,14 +58,15 @@ class RunProgress:
                     self._console.say(f"treecast: {words} …")
                     return
 
-        self.stage(words)
-        ticker = threading.Thread(target=show, daemon=True)
-        ticker.start()
-        try:
-            yield
-        finally:
-            done.set()
-            ticker.join()
+        with self._console.apart():  # what the caller waits for may redirect the output of processes
+            self.stage(words)
+            ticker = threading.Thread(target=show, daemon=True)
+            ticker.start()
+            try:
+                yield
+            finally:
+                done.set()
+                ticker.join()
 
     def tell(self, progress: Progress) -> None:
         self._recent.append(progress)
@@ -92,6 +93,8 @@ class RunProgress:
 
 def progress_line(progress: Progress, before: Progress) -> str:
     """Counts so far, and how fast they have grown since `before`."""
+    if not progress.documents:
+        return f"no document yet: Spark plans the job and starts its workers … {progress.seconds:,.0f} s"
     seconds = max(progress.seconds - before.seconds, 1e-9)
     documents, matches = progress.documents - before.documents, progress.matches - before.matches
     parts = [

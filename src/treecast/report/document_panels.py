@@ -68,7 +68,7 @@ def _inside(detail: DocumentDetail, *, is_rendered: bool) -> str:
 
 
 def _match(number: int, match: MatchDetail, *, is_rendered: bool) -> str:
-    where = f'<span class="soft">{text(match.place, 160)}</span>' if match.place else ""
+    where = f'<span class="soft">{path(match.place, 160)}</span>' if match.place else ""
     return (
         f'<li data-match="{number}"><button disabled>{text(match.subscription, 120)}</button>'
         f"<code>{text(match.query, 240)}</code>{where}{_payload(match, is_rendered=is_rendered)}</li>\n"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from treecast.names import printable
 
@@ -186,14 +185,19 @@ class Figures:
             rows.append((name, sum(self.buckets.get(n, 0) for n in range(first, first + factor))))
         return rows
 
-    def rates(self, points_max: int = 240) -> Iterator[tuple[float, float, float]]:
-        """(from, to, documents per second) for each interval; neighbours are joined if there are too many."""
-        step = 1 + len(self.moments) // points_max
-        moments = [*self.moments[:-1:step], *self.moments[-1:]]
-        for before, after in pairwise(moments):
-            if after.seconds > before.seconds:
+    def rates(self, points_max: int = 60) -> Iterator[tuple[float, float, float]]:
+        """(from, to, documents per second) for each interval. Short ones are joined: a batch that ends right after
+        another one would look like a peak."""
+        if not self.moments:
+            return
+        before, last = self.moments[0], self.moments[-1]
+        shortest = (last.seconds - before.seconds) / points_max
+        for after in self.moments[1:]:
+            is_cut = after.seconds - before.seconds >= shortest <= last.seconds - after.seconds or after is last
+            if is_cut and after.seconds > before.seconds:
                 rate = (after.documents - before.documents) / (after.seconds - before.seconds)
                 yield before.seconds, after.seconds, rate
+                before = after
 
 
 def shown(text: str, chars_max: int = 200) -> str:

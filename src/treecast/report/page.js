@@ -33,7 +33,7 @@ function enhance(list) {
       row.hidden = !fits || hits > limit;
     }
     const visible = Math.min(hits, limit);
-    count.textContent = hits === rows.length && visible === hits ? "" : `${visible} of ${hits} shown`;
+    count.textContent = hits === rows.length && visible === hits ? "" : `${visible.toLocaleString("en")} of ${hits.toLocaleString("en")} shown`;
     more.hidden = visible === hits;
   }
 
@@ -72,7 +72,8 @@ function choose(panel, item) {
   }
   if (first !== null) {
     const text = panel.querySelector(".text");
-    text.scrollTop = first.offsetTop - text.offsetTop - text.clientHeight / 3;
+    text.scrollTop = first.offsetTop - text.clientHeight / 3;
+    text.scrollIntoView({ block: "nearest" });    // on a phone it stands below the matches
   }
 }
 

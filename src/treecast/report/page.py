@@ -93,7 +93,7 @@ def _tiles(figures: Figures) -> str:
             "documents",
             f"in {_seconds(figures.throughput_seconds)}, {short_number(figures.megabytes_per_second)} MB/s",
         ),
-        (short_time(figures.busy_nanoseconds), f"of {figures.work}", "on all processors"),
+        (short_time(figures.busy_nanoseconds), "inside treecast,", "the sum over all documents"),
     ]
     if figures.startup:
         tiles.append((_seconds(figures.startup_seconds), "to start", "which is not part of the rate"))
