@@ -98,3 +98,17 @@ def test_a_document_type_has_no_comments_of_the_document() -> None:
     index = Index()
     index.add_many([("c", "//comment()"), ("p", "//processing-instruction()"), ("n", "//a[comment()]")])
     assert index.match(b"<!DOCTYPE a [<!--x--><?p 1?>]><a/>") == []
+
+
+@pytest.mark.parametrize("shared", ["/*", "//b", "/b | //a", "//a/@x"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_queries_share_is_found_again_where_one_asks_for_comments(shared: str, order: int) -> None:
+    """With comments and instructions everything behind them has another number."""
+    texts = [f"({shared}) <= (//./..)", f"0 = sum({shared})", f"({shared}) = (//node())", f"count({shared}) > 1"][
+        ::order
+    ]
+    document = b'<!-- 1 --><?p 2?><b>x<!--3--><a x="4">5</a><b>6</b><a x="7"/></b>'
+    index = Index()
+    index.add_many([(text, text) for text in texts])
+    tree = etree.fromstring(document).getroottree()
+    assert index.match(document) == [text for text in texts if tree.xpath(f"boolean({text})")]

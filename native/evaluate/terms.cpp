@@ -159,6 +159,7 @@ Terms::Result Terms::value(uint32_t index, const Context& context) {
 // A term that depends on nothing but the document has one value.
 const Terms::Result& Terms::kept(uint32_t index, const Context& context) {
     const uint32_t number = index < shared_numbers_.size() ? shared_numbers_[index] : none;
+    if (asks_for_marks_) table();                    // what was shared before may have had other numbers
     const bool is_shared = number != none && shared_[number].stamp == document_stamp_;
     if (!is_shared && kept_[index].stamp != stamp_) {
         Result result = compute(index, context);
