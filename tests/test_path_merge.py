@@ -250,6 +250,33 @@ def test_what_was_removed_is_not_looked_at() -> None:
     assert answers(index) == answers(bulk(model))
 
 
+def test_what_the_delta_finds_leads_straight_to_its_subscription() -> None:
+    """Until another subscription of the same path comes, or one goes while somebody may still hold the answers of before."""
+    index = bulk({f"s{place}": query for place, query in enumerate(PATHS[2000:])})
+    model = {f"s{place}": query for place, query in enumerate(PATHS[2000:])}
+
+    def change(added: dict[str, str], removed: list[str]) -> int:
+        """The chains that are walked after it."""
+        for id, query in added.items():
+            index.add(id, query)
+        for id in removed:
+            index.remove(id)
+            del model[id]
+        model.update(added)
+        before = testing.delta_chains_walked(index._native)
+        assert answers(index) == answers(bulk(model))
+        return testing.delta_chains_walked(index._native) - before
+
+    assert change({f"t{place}": query for place, query in enumerate(PATHS[:600])}, []) == 0
+    assert change({}, [f"t{place}" for place in range(0, 600, 3)]) == 0  # nobody is subscribed any more
+    assert change({f"u{place}": PATHS[place] for place in range(0, 30)}, []) > 0  # the second, or the first again
+    held = index.match_many(DOCUMENTS, threads=1)
+    wanted = held["subscription"].to_pylist()
+    chains = change({}, [f"t{place}" for place in range(1, 30, 3)])
+    assert change({}, [f"t{place}" for place in range(301, 600, 3)]) > chains
+    assert held["subscription"].to_pylist() == wanted
+
+
 def test_subscribers_of_one_path_are_read_from_a_list(tmp_path: Path) -> None:
     """Also where a subscription has several paths. No chain is walked until one comes or goes; files have lists too."""
     queries = [*PATHS[:300], "//n1[n2]", "//n3[n4][n5]", "//n1[n2]|//n6"]

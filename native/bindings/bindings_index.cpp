@@ -420,6 +420,8 @@ void bind_index(nb::module_& m, nb::module_& testing) {
                 "Rows of names that were made for the delta, since the caches were dropped.");
     testing.def("chains_walked", [](const Index& index) { return index.counts().chains_walked; }, nb::arg("index"),
                 "Chains of subscriptions that were walked for what machines have found, since the caches were dropped.");
+    testing.def("delta_chains_walked", [](const Index& index) { return index.counts().delta_chains_walked; }, nb::arg("index"),
+                "The same for what the delta has found.");
     testing.def("merges", [](Index& index) {
         EngineStats stats = ask_store([&] { return index.store().engine_stats(); });
         return nb::make_tuple(stats.merges_begun, stats.merges_done, stats.paths_built);

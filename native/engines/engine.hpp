@@ -83,6 +83,7 @@ public:
 struct RunCounts {
     uint64_t delta_rows = 0;           // see Delta::Run
     uint64_t chains_walked = 0;        // of paths that a machine has found; see LazyDfaEngine
+    uint64_t delta_chains_walked = 0;  // of paths that the delta has found
 };
 
 // What one thread needs to match. After an exception it is not used again.

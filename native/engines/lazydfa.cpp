@@ -171,6 +171,8 @@ void LazyDfaEngine::commit(const Subscriptions& rows, bool alone) noexcept {
         credit_.reset();
     }
     Paths& paths = *paths_;
+    // What is said of a path from here on has to be known to the delta that the next View has.
+    if (change_.placing.delta) paths.delta = change_.placing.delta;
     for (uint32_t slot : removed_slots_)
         for (uint32_t path : paths.of_slot(slot)) {
             mark_dirty(paths, path);

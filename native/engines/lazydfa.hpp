@@ -165,7 +165,7 @@ private:
         // by path
         PackedRows keys;                                        // see path_key.hpp
         Array<uint32_t> heads;
-        Array<uint32_t> accept_of;
+        Array<uint32_t> accept_of;                              // in its machine, or its bit in the delta
         Array<uint8_t> place_of;
         Array<uint32_t> path_table;                             // for probe()
         Array<uint32_t> added_table;                            // of paths from `loaded` on, while path_table is that of a file
@@ -224,7 +224,7 @@ private:
         Places places;
         std::vector<NewPlace> built;
         std::shared_ptr<const Delta> delta;              // null: nothing is to move
-        std::vector<uint32_t> delta_paths, homeless;
+        std::vector<uint32_t> delta_paths, delta_bits, homeless;
         std::vector<PathMerge*> done;                    // merges that are in force with this change
         size_t fresh_trees = 0;
     };

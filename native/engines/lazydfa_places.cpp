@@ -77,6 +77,7 @@ void LazyDfaEngine::forget_path(Paths& paths, uint32_t path) noexcept {
 // From now on the path's chain is walked when it matches, instead of the direct slot.
 void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
     uint8_t place = paths.place_of[path];
+    if (place == in_delta) paths.delta->lead(paths.accept_of[path], Delta::chained);
     if (place >= places_max) return;
     if (paths.places[place]) paths.places[place]->mark(paths.accept_of[path]);     // otherwise it is being moved to another
     for (const auto& merge : paths.merges) merge->mark(place, paths.accept_of[path]);
@@ -85,6 +86,7 @@ void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
 // While a path is being moved to another place, nothing is said of it.
 void LazyDfaEngine::set_vacant(Paths& paths, uint32_t path, bool is_vacant) noexcept {
     const uint8_t place = paths.place_of[path];
+    if (place == in_delta && is_vacant) paths.delta->lead(paths.accept_of[path], Delta::vacant);
     if (place < places_max && paths.places[place]) paths.places[place]->set_vacant(paths.accept_of[path], is_vacant);
 }
 
@@ -122,10 +124,13 @@ void LazyDfaEngine::place(Paths& paths, const Subscriptions& rows, Change& chang
     std::vector<uint32_t> labels;
     auto fill = [&](Delta& delta) {           // as many as fit
         size_t done = 0;
+        placing.delta_bits.clear();
         for (; done < fresh.size(); ++done) {
             labels.clear();
             plain_labels(paths.key(fresh[done]), labels);
-            if (!delta.add(fresh[done], labels, *paths.labels)) break;
+            const uint32_t bit = delta.add(fresh[done], labels, *paths.labels);
+            if (bit == none) break;
+            placing.delta_bits.push_back(bit);
         }
         placing.delta_paths.assign(fresh.begin(), fresh.begin() + done);
         fresh.erase(fresh.begin(), fresh.begin() + done);
@@ -286,17 +291,25 @@ void LazyDfaEngine::make_lists(const Paths& paths, const Subscriptions& rows, co
 // Brings paths to their new homes, after the subscriptions that ask for them have been linked.
 void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& placing) noexcept {
     for (uint32_t path : placing.homeless) paths.place_of[path] = nowhere;
-    for (uint32_t path : placing.delta_paths) paths.place_of[path] = in_delta;
+    // A path with exactly one live, plain subscription leads straight to its slot. All others need their chain.
+    auto slot_of = [&](uint32_t path) {
+        const uint32_t head = paths.heads[path];
+        return head != none && !(head & extra_bit) && rows.deaths[head] == 0 && paths.next[head] == none ? head : none;
+    };
+    for (size_t i = 0; i < placing.delta_paths.size(); ++i) {
+        const uint32_t path = placing.delta_paths[i], bit = placing.delta_bits[i], slot = slot_of(path);
+        paths.place_of[path] = in_delta;
+        paths.accept_of[path] = bit;
+        placing.delta->lead(bit, slot);                  // none is Delta::chained
+    }
     for (const Placing::NewPlace& built : placing.built)
         for (size_t i = 0; i < built.paths.size(); ++i) {
-            uint32_t path = built.paths[i], accept = built.accept_of[i], head = paths.heads[path];
+            uint32_t path = built.paths[i], accept = built.accept_of[i], slot = slot_of(path);
             built.place->path_of[accept] = path;
             paths.accept_of[path] = accept;
             paths.place_of[path] = built.home;
-            // A path with exactly one live, plain subscription leads straight to its slot. All others need their chain.
-            bool plain = head != none && !(head & extra_bit) && rows.deaths[head] == 0 && paths.next[head] == none;
-            if (plain)
-                built.place->slot_of[accept] = head;
+            if (slot != none)
+                built.place->slot_of[accept] = slot;
             else
                 built.place->mark(accept);
         }

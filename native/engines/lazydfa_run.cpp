@@ -140,6 +140,9 @@ void LazyDfaRun::match(const View& view, const Document& document, bool to_rende
     }
     if (trees > 1) credit_.walk((trees - 1) * (document.elements() + document.attribute_name.size()));
     state.delta->run(document, has_text_, *this, delta_run_);
+    std::copy(delta_run_.slots.begin(), delta_run_.slots.end(), out.room(delta_run_.slots.size()));
+    out.added(delta_run_.slots.size());
+    delta_chains_walked_ += delta_run_.found.size();
     for (uint32_t path : delta_run_.found) __builtin_prefetch(&state.heads[path]);
     chained_.swap(delta_run_.found);
     emit_chains(view, document, out);
@@ -156,6 +159,7 @@ uint64_t LazyDfaRun::route(const View& view, const Document& document, const Rou
     for (bool is_tree : {false, true}) {
         if (is_tree && !question.is_answered(found)) {
             state.delta->run(document, has_text_, *this, delta_run_);
+            for (uint32_t slot : delta_run_.slots) found |= question.targets_of(slot, document, found);
             for (uint32_t path : delta_run_.found) route_path(view, document, path, question, found);
         }
         for (const auto& place : state.places) {

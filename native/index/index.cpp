@@ -114,6 +114,7 @@ RunCounts Index::counts() const {
     for (const auto& matcher : pool_) {
         const RunCounts counts = matcher->counts();
         total.delta_rows += counts.delta_rows, total.chains_walked += counts.chains_walked;
+        total.delta_chains_walked += counts.delta_chains_walked;
     }
     return total;
 }

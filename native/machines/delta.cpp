@@ -18,19 +18,15 @@ constexpr uint32_t empty_row = 0, text_row = 1, element_any_row = 2, attribute_a
 
 // A path takes neighbouring bits of the first word that has enough left. So a shift by one goes from a step to the next, and no
 // carry between words is needed.
-bool Delta::add(uint32_t path, Labels labels, const LabelTable& table) {
+uint32_t Delta::add(uint32_t path, Labels labels, const LabelTable& table) {
     uint32_t steps = 0;
     for (uint32_t label : labels) steps += label != label_descend;
     uint32_t word = 0;
     while (word < words_max && used_[word] + steps > steps_max) ++word;
-    if (word == words_max || steps == 0 || paths_.size() == paths_max) return false;
+    if (word == words_max || steps == 0 || paths_.size() == paths_max) return none;
     uint32_t bit = used_[word];
     used_[word] = static_cast<uint8_t>(bit + steps);
-    if (word / line_words == lines()) {
-        masks_.emplace_back();
-        path_at_.resize(lines() * line_words * 64, none);
-    }
-    Masks& masks = masks_[word / line_words];
+    Masks& masks = renew_masks(word / line_words);
     auto in = [&](Line& line) -> uint64_t& { return line.words[word % line_words]; };
     // A step is entered from the bit before it. The mask that contains this bit says whether it must be at the parent or anywhere
     // above. The first step has no bit before it, and has masks of its own.
@@ -47,7 +43,7 @@ bool Delta::add(uint32_t path, Labels labels, const LabelTable& table) {
             in(descend ? masks.before_descend : masks.before_child) |= mask >> 1;
         }
         steps_.push({label, word, mask});
-        has_attributes_ |= table.step_of(label).kind == StepKind::attribute;
+        has_attributes_ |= table.kind_of(label) == StepKind::attribute;
         has_text_ |= label == label_text;
         descend = first = false;
         ++bit;
@@ -57,11 +53,36 @@ bool Delta::add(uint32_t path, Labels labels, const LabelTable& table) {
     paths_.push(path);
     if (line_ == 0) line_ = delta_line++;
     labels_ = table.size();
-    return true;
+    return word * 64 + bit - 1;
+}
+
+// The masks of a line, where nobody reads them. A line that was not there begins with none set.
+Delta::Masks& Delta::renew_masks(size_t line) {
+    if (!masks_.has_room(masks_.size() + 1)) {          // those in use go to new memory, and leave the others behind
+        Array<Masks> renewed;
+        renewed.reserve(masks_per_line * (lines() + 1));
+        for (size_t l = 0; l < lines(); ++l) renewed.push(masks_[masks_at_[l]]);
+        for (size_t l = 0; l < lines(); ++l) masks_at_[l] = static_cast<uint8_t>(l);
+        masks_ = std::move(renewed);
+    }
+    if (line == lines()) {
+        path_at_.resize((line + 1) * line_words * 64, none);
+        slot_at_.resize((line + 1) * line_words * 64, chained);
+        masks_.push({});
+        ++lines_;
+    } else {
+        masks_.push(masks_[masks_at_[line]]);
+    }
+    masks_at_[line] = static_cast<uint8_t>(masks_.size() - 1);
+    return masks_.back();
+}
+
+void Delta::lead(uint32_t bit, uint32_t slot) const noexcept {
+    if (bit < slot_at_.size()) std::atomic_ref(const_cast<uint32_t&>(slot_at_[bit])).store(slot, std::memory_order_relaxed);
 }
 
 uint64_t Delta::bytes() const {
-    return sizeof(*this) + masks_.capacity() * sizeof(Masks) + paths_.bytes() + path_at_.bytes() + steps_.bytes();
+    return sizeof(*this) + masks_.bytes() + paths_.bytes() + path_at_.bytes() + slot_at_.bytes() + steps_.bytes();
 }
 
 // The steps that these labels fire.
@@ -181,42 +202,57 @@ template <size_t bytes, bool elements>
     L::at(matched, w) = found & L::at(masks.last, w);
 }
 
+// Which masks are whose.
+struct DeltaLines {
+    const Delta::Masks* masks;
+    std::span<const uint8_t> at;                    // by line
+};
+
 template <size_t bytes>
-[[gnu::always_inline]] inline void walk_delta(std::span<const Delta::Masks> masks, bool elements, Delta::Run& run) {
-    for (size_t l = 0; l < masks.size(); ++l)
+[[gnu::always_inline]] inline void walk_delta(const DeltaLines& lines, bool elements, Delta::Run& run) {
+    for (size_t l = 0; l < lines.at.size(); ++l)
         for (size_t w = 0; w < Delta::line_words; w += DeltaLanes<bytes>::count)
             if (elements)
-                walk_words<bytes, true>(masks[l], run.rows[l], w, run, run.matched[l]);
+                walk_words<bytes, true>(lines.masks[lines.at[l]], run.rows[l], w, run, run.matched[l]);
             else
-                walk_words<bytes, false>(masks[l], run.rows[l], w, run, run.matched[l]);
+                walk_words<bytes, false>(lines.masks[lines.at[l]], run.rows[l], w, run, run.matched[l]);
 }
 
-void walk_delta_plain(std::span<const Delta::Masks> masks, bool elements, Delta::Run& run) { walk_delta<16>(masks, elements, run); }
+void walk_delta_plain(const DeltaLines& lines, bool elements, Delta::Run& run) { walk_delta<16>(lines, elements, run); }
 #if TREECAST_X86
-TREECAST_AVX2 void walk_delta_avx2(std::span<const Delta::Masks> masks, bool elements, Delta::Run& run) { walk_delta<32>(masks, elements, run); }
-TREECAST_AVX512 void walk_delta_avx512(std::span<const Delta::Masks> masks, bool elements, Delta::Run& run) { walk_delta<64>(masks, elements, run); }
+TREECAST_AVX2 void walk_delta_avx2(const DeltaLines& lines, bool elements, Delta::Run& run) { walk_delta<32>(lines, elements, run); }
+TREECAST_AVX512 void walk_delta_avx512(const DeltaLines& lines, bool elements, Delta::Run& run) { walk_delta<64>(lines, elements, run); }
 #endif
 
-void walk_delta_best(std::span<const Delta::Masks> masks, bool elements, Delta::Run& run) {
+void walk_delta_best(const DeltaLines& lines, bool elements, Delta::Run& run) {
 #if TREECAST_X86
-    if (simd_level() >= Simd::avx512) return walk_delta_avx512(masks, elements, run);
-    if (simd_level() >= Simd::avx2) return walk_delta_avx2(masks, elements, run);
+    if (simd_level() >= Simd::avx512) return walk_delta_avx512(lines, elements, run);
+    if (simd_level() >= Simd::avx2) return walk_delta_avx2(lines, elements, run);
 #endif
-    walk_delta_plain(masks, elements, run);
+    walk_delta_plain(lines, elements, run);
 }
 
 }  // namespace
 
 void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, Run& run) const {
-    run.found.clear();
+    run.found.clear(), run.slots.clear();
     if (paths_.empty()) return;
     bring_up_to_date(run, document.names->generation());
     list_events(document, has_text, names, run);
     run.matched.resize(lines());
-    walk_delta_best(masks_, !has_attributes_ && !has_text_, run);
+    walk_delta_best({masks_.data(), std::span(masks_at_).first(lines())}, !has_attributes_ && !has_text_, run);
+    run.slots.resize(paths_.size());
+    uint32_t* slots = run.slots.data();
     for (size_t word = 0; word < lines() * line_words; ++word)
-        for (uint64_t rest = run.matched[word / line_words].words[word % line_words]; rest; rest &= rest - 1)
-            run.found.push_back(path_at_[word * 64 + std::countr_zero(rest)]);
+        for (uint64_t rest = run.matched[word / line_words].words[word % line_words]; rest; rest &= rest - 1) {
+            const size_t bit = word * 64 + static_cast<size_t>(std::countr_zero(rest));
+            const uint32_t slot = std::atomic_ref(const_cast<uint32_t&>(slot_at_[bit])).load(std::memory_order_relaxed);
+            if (slot < vacant)
+                *slots++ = slot;
+            else if (slot == chained)
+                run.found.push_back(path_at_[bit]);
+        }
+    run.slots.resize(static_cast<size_t>(slots - run.slots.data()));
 }
 
 }  // namespace treecast
