@@ -277,6 +277,28 @@ def test_what_the_delta_finds_leads_straight_to_its_subscription() -> None:
     assert held["subscription"].to_pylist() == wanted
 
 
+def test_what_nobody_reads_any_more_is_used_for_the_next_change() -> None:
+    """A View has many parts, of which a change replaces few. One that an answer still belongs to is left alone."""
+    index = bulk({f"s{place}": query for place, query in enumerate(PATHS[:500])})
+    index.add("first", PATHS[500])
+    made = testing.views_made(index._native)
+    for place, query in enumerate(PATHS[501:600]):
+        index.add(f"t{place}", query)
+        index.remove(f"s{place}")
+        index.match(DOCUMENTS[0])
+    assert testing.views_made(index._native) == made
+
+    held = index.match_many(DOCUMENTS, threads=1)
+    wanted = held["subscription"].to_pylist()
+    for place in range(99):
+        index.remove(f"t{place}")
+        index.add(f"u{place}", PATHS[place])
+    assert testing.views_made(index._native) > made
+    assert held["subscription"].to_pylist() == wanted
+    model = {f"s{place}": PATHS[place] for place in range(99, 500)} | {"first": PATHS[500]}
+    assert answers(index) == answers(bulk(model | {f"u{place}": PATHS[place] for place in range(99)}))
+
+
 def test_subscribers_of_one_path_are_read_from_a_list(tmp_path: Path) -> None:
     """Also where a subscription has several paths. No chain is walked until one comes or goes; files have lists too."""
     queries = [*PATHS[:300], "//n1[n2]", "//n3[n4][n5]", "//n1[n2]|//n6"]

@@ -422,6 +422,8 @@ void bind_index(nb::module_& m, nb::module_& testing) {
                 "Chains of subscriptions that were walked for what machines have found, since the caches were dropped.");
     testing.def("delta_chains_walked", [](const Index& index) { return index.counts().delta_chains_walked; }, nb::arg("index"),
                 "The same for what the delta has found.");
+    testing.def("views_made", [](Index& index) { return ask_store([&] { return index.store().views_made(); }); }, nb::arg("index"),
+                "Views that were made from nothing: one that nobody holds any more is used again.");
     testing.def("merges", [](Index& index) {
         EngineStats stats = ask_store([&] { return index.store().engine_stats(); });
         return nb::make_tuple(stats.merges_begun, stats.merges_done, stats.paths_built);
