@@ -77,7 +77,7 @@ void LazyDfaEngine::forget_path(Paths& paths, uint32_t path) noexcept {
 // From now on the path's chain is walked when it matches, instead of the direct slot.
 void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
     uint8_t place = paths.place_of[path];
-    if (place == in_delta) paths.delta->lead(paths.accept_of[path], Delta::chained);
+    if (place == in_delta) paths.delta->mark(paths.accept_of[path], false);
     if (place >= places_max) return;
     if (paths.places[place]) paths.places[place]->mark(paths.accept_of[path]);     // otherwise it is being moved to another
     for (const auto& merge : paths.merges) merge->mark(place, paths.accept_of[path]);
@@ -86,7 +86,7 @@ void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
 // While a path is being moved to another place, nothing is said of it.
 void LazyDfaEngine::set_vacant(Paths& paths, uint32_t path, bool is_vacant) noexcept {
     const uint8_t place = paths.place_of[path];
-    if (place == in_delta && is_vacant) paths.delta->lead(paths.accept_of[path], Delta::vacant);
+    if (place == in_delta && is_vacant) paths.delta->mark(paths.accept_of[path], true);
     if (place < places_max && paths.places[place]) paths.places[place]->set_vacant(paths.accept_of[path], is_vacant);
 }
 
@@ -300,7 +300,10 @@ void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& pla
         const uint32_t path = placing.delta_paths[i], bit = placing.delta_bits[i], slot = slot_of(path);
         paths.place_of[path] = in_delta;
         paths.accept_of[path] = bit;
-        placing.delta->lead(bit, slot);                  // none is Delta::chained
+        if (slot != none)
+            placing.delta->lead(bit, slot);
+        else
+            placing.delta->mark(bit, false);
     }
     for (const Placing::NewPlace& built : placing.built)
         for (size_t i = 0; i < built.paths.size(); ++i) {

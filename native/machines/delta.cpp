@@ -67,7 +67,8 @@ Delta::Masks& Delta::renew_masks(size_t line) {
     }
     if (line == lines()) {
         path_at_.resize((line + 1) * line_words * 64, none);
-        slot_at_.resize((line + 1) * line_words * 64, chained);
+        slot_at_.resize((line + 1) * line_words * 64, none);
+        dirty_.resize((line + 1) * line_words, ~0ull), vacant_.resize((line + 1) * line_words, 0);
         masks_.push({});
         ++lines_;
     } else {
@@ -77,12 +78,26 @@ Delta::Masks& Delta::renew_masks(size_t line) {
     return masks_.back();
 }
 
+namespace {
+std::atomic_ref<uint64_t> mark_of(const Array<uint64_t>& marks, uint32_t bit) { return std::atomic_ref(const_cast<uint64_t&>(marks[bit / 64])); }
+}
+
 void Delta::lead(uint32_t bit, uint32_t slot) const noexcept {
-    if (bit < slot_at_.size()) std::atomic_ref(const_cast<uint32_t&>(slot_at_[bit])).store(slot, std::memory_order_relaxed);
+    const_cast<uint32_t&>(slot_at_[bit]) = slot;
+    mark_of(dirty_, bit).fetch_and(~(1ull << bit % 64), std::memory_order_relaxed);
+}
+
+// A path that is about to leave for a machine may have a bit that is not here.
+void Delta::mark(uint32_t bit, bool is_vacant) const noexcept {
+    if (bit >= slot_at_.size()) return;
+    const uint64_t mask = 1ull << bit % 64;
+    mark_of(dirty_, bit).fetch_or(mask, std::memory_order_relaxed);
+    is_vacant ? mark_of(vacant_, bit).fetch_or(mask, std::memory_order_relaxed) : mark_of(vacant_, bit).fetch_and(~mask, std::memory_order_relaxed);
 }
 
 uint64_t Delta::bytes() const {
-    return sizeof(*this) + masks_.bytes() + paths_.bytes() + path_at_.bytes() + slot_at_.bytes() + steps_.bytes();
+    return sizeof(*this) + masks_.bytes() + paths_.bytes() + path_at_.bytes() + slot_at_.bytes() + dirty_.bytes() +
+           vacant_.bytes() + steps_.bytes();
 }
 
 // The steps that these labels fire.
@@ -235,24 +250,22 @@ void walk_delta_best(const DeltaLines& lines, bool elements, Delta::Run& run) {
 }  // namespace
 
 void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, Run& run) const {
-    run.found.clear(), run.slots.clear();
+    run.found.clear(), run.leading.clear();
     if (paths_.empty()) return;
     bring_up_to_date(run, document.names->generation());
     list_events(document, has_text, names, run);
     run.matched.resize(lines());
     walk_delta_best({masks_.data(), std::span(masks_at_).first(lines())}, !has_attributes_ && !has_text_, run);
-    run.slots.resize(paths_.size());
-    uint32_t* slots = run.slots.data();
-    for (size_t word = 0; word < lines() * line_words; ++word)
-        for (uint64_t rest = run.matched[word / line_words].words[word % line_words]; rest; rest &= rest - 1) {
-            const size_t bit = word * 64 + static_cast<size_t>(std::countr_zero(rest));
-            const uint32_t slot = std::atomic_ref(const_cast<uint32_t&>(slot_at_[bit])).load(std::memory_order_relaxed);
-            if (slot < vacant)
-                *slots++ = slot;
-            else if (slot == chained)
-                run.found.push_back(path_at_[bit]);
-        }
-    run.slots.resize(static_cast<size_t>(slots - run.slots.data()));
+    const size_t words = lines() * line_words;
+    while (run.words.size() < words) run.words.push_back(static_cast<uint32_t>(run.words.size()));
+    run.leading.resize(words);
+    for (uint32_t word = 0; word < words; ++word) {
+        const uint64_t matched = run.matched[word / line_words].words[word % line_words];
+        const uint64_t dirty = matched & mark_of(dirty_, word * 64).load(std::memory_order_relaxed);
+        run.leading[word] = matched ^ dirty;
+        for (uint64_t rest = dirty & ~mark_of(vacant_, word * 64).load(std::memory_order_relaxed); rest; rest &= rest - 1)
+            run.found.push_back(path_at_[word * 64 + static_cast<uint32_t>(std::countr_zero(rest))]);
+    }
 }
 
 }  // namespace treecast

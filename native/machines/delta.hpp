@@ -39,10 +39,12 @@ public:
 
     // Answers with the bit of its last step; none: there is no room, and nothing has changed.
     uint32_t add(uint32_t path, Labels labels, const LabelTable& table);
-    // What the path that ends at a bit leads to: the slot of its only subscription, or one of these. Of all deltas that share memory
-    // with this one, so only what holds for older Views too may be said: a slot that nobody knew of when the path was added is none.
-    static constexpr uint32_t chained = none, vacant = none - 1;       // `vacant`: nobody is subscribed
+    // The path that ends at a bit has one subscription. To be said before a View has the path.
     void lead(uint32_t bit, uint32_t slot) const noexcept;
+    // From now on its chain is walked, or it is known to have no subscription. As all deltas that share memory with this one get to
+    // know of it, it has to hold for older Views too, as marks of a MachinePlace have to.
+    void mark(uint32_t bit, bool is_vacant) const noexcept;
+    const uint32_t* slots() const { return slot_at_.data(); }          // by bit
     const Array<uint32_t>& paths() const { return paths_; }
     bool has_text() const { return has_text_; }
     uint64_t bytes() const;
@@ -79,7 +81,10 @@ public:
         uint32_t labels = 0;
         size_t steps = 0;                                              // that the rows have
         uint64_t rows_made = 0;                                        // for tests
-        std::vector<uint32_t> slots, found;                            // what matched: slots, and the paths of which the chains are to be walked
+        // What matched. By word, bits that lead to slots; and the paths whose chains are to be walked.
+        std::vector<uint32_t> words;                                   // 0, 1, 2, ...
+        std::vector<uint64_t> leading;
+        std::vector<uint32_t> found;
     };
     void run(const Document& document, const std::vector<uint8_t>& has_text, NameResolver& names, Run& run) const;
 
@@ -102,7 +107,8 @@ private:
     static_assert(masks_per_line * (lines_max + 1) <= 256);
     Array<Masks> masks_;                            // those of all lines, and before them older ones that readers may be in
     Array<uint32_t> paths_;
-    Array<uint32_t> path_at_, slot_at_;             // by bit: the path whose last step it is; see lead(), read and changed atomically
+    Array<uint32_t> path_at_, slot_at_;             // by bit: the path whose last step it is; see lead()
+    Array<uint64_t> dirty_, vacant_;                // by word; changed and read atomically. Of a vacant bit, `dirty_` has it too
     Array<Step> steps_;                             // in the order of addition
     bool has_attributes_ = false, has_text_ = false;
     uint64_t line_ = 0;                             // the same in all deltas that this one was copied from
