@@ -172,6 +172,21 @@ def test_a_new_name_in_the_delta_is_noticed() -> None:
     assert index.match(document) == ["known", "any", "x", "text", "far"]
 
 
+def test_the_delta_walks_once_over_siblings_that_are_alike() -> None:
+    """Without children they match what the first has matched; with attributes or texts that queries ask for they do not."""
+    index = Index()
+    for id in ("/a/b", "/a/b/c", "//b/following", "/a/*"):
+        index.add(id, id)
+    assert index.match(b"<a><b/><b/><b/><b/></a>") == ["/a/b", "/a/*"]
+    assert testing.delta_events(index._native) == 2
+    assert index.match(b"<a><b/><b><c/></b><b/><c/><b/></a>") == ["/a/b", "/a/b/c", "/a/*"]
+    assert testing.delta_events(index._native) == 2 + 7
+    index.add("@x", "/a/b/@x")
+    index.add("text", "/a/b/text()")
+    assert index.match(b"<a><b/><b x='1'/><b/></a>") == ["/a/b", "/a/*", "@x"]
+    assert index.match(b"<a><b/><b/><b>t</b></a>") == ["/a/b", "/a/*", "text"]
+
+
 def test_a_thousand_additions_build_no_machine() -> None:
     """A new machine has an empty cache, and a document walks over each; the delta takes what is recent."""
     model = {f"s{place}": query for place, query in enumerate(PATHS[4000:])}

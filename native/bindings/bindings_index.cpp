@@ -418,6 +418,8 @@ void bind_index(nb::module_& m, nb::module_& testing) {
     }, nb::arg("sizes"), nb::arg("added"), nb::arg("visits"), "How many machines of these sizes a match would merge.");
     testing.def("delta_rows", [](const Index& index) { return index.counts().delta_rows; }, nb::arg("index"),
                 "Rows of names that were made for the delta, since the caches were dropped.");
+    testing.def("delta_events", [](const Index& index) { return index.counts().delta_events; }, nb::arg("index"),
+                "Elements, attributes and texts that the delta has walked over, since the caches were dropped.");
     testing.def("chains_walked", [](const Index& index) { return index.counts().chains_walked; }, nb::arg("index"),
                 "Chains of subscriptions that were walked for what machines have found, since the caches were dropped.");
     testing.def("delta_chains_walked", [](const Index& index) { return index.counts().delta_chains_walked; }, nb::arg("index"),

@@ -81,7 +81,7 @@ public:
 
 // Work that was done, for tests.
 struct RunCounts {
-    uint64_t delta_rows = 0;           // see Delta::Run
+    uint64_t delta_rows = 0, delta_events = 0;           // see Delta::Run
     uint64_t chains_walked = 0;        // of paths that a machine has found; see LazyDfaEngine
     uint64_t delta_chains_walked = 0;  // of paths that the delta has found
 };

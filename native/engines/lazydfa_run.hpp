@@ -26,7 +26,7 @@ public:
     uint64_t route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found) override;
     void rest() override;
     uint64_t looked_at() const override;
-    RunCounts counts() const override { return {delta_run_.rows_made, chains_walked_, delta_chains_walked_}; }
+    RunCounts counts() const override { return {delta_run_.rows_made, delta_run_.events_walked, chains_walked_, delta_chains_walked_}; }
 
 private:
     // The run of one machine. `serial` identifies the machine, so a cache never outlives it.

@@ -135,8 +135,13 @@ void Delta::list_events(const Document& document, const std::vector<uint8_t>& ha
         const size_t attributes = has_attributes_ ? document.attribute_end(i) - document.attribute_begin[i] : 0;
         const bool has_texts = has_text_ && has_text[i], opens = document.size[i] > 1 || attributes || has_texts;
         const uint32_t row = row_of(run.element_rows[name], [&] { return std::span<const uint32_t>(names.labels(name).element); });
-        run.events.push_back({row, level, element_any_row, opens});
-        if (!opens) continue;
+        if (!opens) {
+            // Where its sibling before it is the same, it matches nothing more.
+            if (run.events.empty() || !(run.events.back() == Event{row, level, element_any_row, false}))
+                run.events.push_back({row, level, element_any_row, false});
+            continue;
+        }
+        run.events.push_back({row, level, element_any_row, true});
         levels = std::max<size_t>(levels, level + 2);
         const auto below = static_cast<uint16_t>(level + 1);
         for (size_t a = document.attribute_begin[i], end = a + attributes; a < end; ++a) {
@@ -146,7 +151,7 @@ void Delta::list_events(const Document& document, const std::vector<uint8_t>& ha
         }
         if (has_texts) run.events.push_back({text_row, below, empty_row, false});
     }
-    if (run.ways.size() < levels) run.ways.resize(levels), run.alive.resize(levels);
+    if (run.ways.size() < levels * lines_together) run.ways.resize(levels * lines_together), run.alive.resize(levels * lines_together);
 }
 
 void Delta::forget_rows(Run& run, uint64_t generation) const {
@@ -194,43 +199,65 @@ struct DeltaLanes {
     [[gnu::always_inline]] static Words& at(Delta::Line& line, size_t word) { return *reinterpret_cast<Words*>(line.words.data() + word); }
 };
 
-// One pass over the events for the words from `w` on of a line. `elements`: there are no others.
-template <size_t bytes, bool elements>
-[[gnu::always_inline]] inline void walk_words(const Delta::Masks& masks, const std::vector<Delta::Line>& rows, size_t w, Delta::Run& run,
-                                              Delta::Line& matched) {
-    using L = DeltaLanes<bytes>;
-    using Words = typename L::Words;
-    const Words before_child = L::at(masks.before_child, w), before_descend = L::at(masks.before_descend, w);
-    const Words first_any = L::at(masks.first_any, w);
-    const Words any[] = {L::at(rows[empty_row], w), Words{}, L::at(rows[element_any_row], w), L::at(rows[attribute_any_row], w)};
-    Words found{};
-    L::at(run.ways[0], w) = first_any | L::at(masks.first_root, w);
-    L::at(run.alive[0], w) = Words{};
-    for (const Delta::Event& event : run.events) {
-        const Words here = L::at(run.ways[event.level], w) & (L::at(rows[event.row], w) | any[elements ? element_any_row : event.any]);
-        found |= here;
-        if (!event.opens) continue;
-        const Words alive = L::at(run.alive[event.level], w) | here;
-        L::at(run.alive[event.level + 1], w) = alive;
-        L::at(run.ways[event.level + 1], w) = ((here & before_child) | (alive & before_descend)) << 1 | first_any;
-    }
-    L::at(matched, w) = found & L::at(masks.last, w);
-}
-
 // Which masks are whose.
 struct DeltaLines {
     const Delta::Masks* masks;
     std::span<const uint8_t> at;                    // by line
 };
 
+// One pass over the events for the words from `w` on of `together` lines, from `line` on: what an event is has to be found out once for
+// them. `elements`: there are no others.
+template <size_t bytes, size_t together, bool elements>
+[[gnu::always_inline]] inline void walk_words(const DeltaLines& lines, size_t line, size_t w, Delta::Run& run) {
+    using L = DeltaLanes<bytes>;
+    using Words = typename L::Words;
+    Words before_child[together], before_descend[together], first_any[together], any[together][4], found[together];
+    const Delta::Line* rows[together];
+    Delta::Line* const ways = run.ways.data();      // by level and line
+    Delta::Line* const alive = run.alive.data();
+    for (size_t l = 0; l < together; ++l) {
+        const Delta::Masks& masks = lines.masks[lines.at[line + l]];
+        rows[l] = run.rows[line + l].data();
+        before_child[l] = L::at(masks.before_child, w), before_descend[l] = L::at(masks.before_descend, w);
+        first_any[l] = L::at(masks.first_any, w);
+        for (uint32_t row : {empty_row, element_any_row, attribute_any_row}) any[l][row] = L::at(rows[l][row], w);
+        found[l] = any[l][text_row] = Words{};
+        L::at(ways[l], w) = first_any[l] | L::at(masks.first_root, w);
+        L::at(alive[l], w) = Words{};
+    }
+    for (const Delta::Event& event : run.events) {
+        const size_t level = event.level * together;
+        Words here[together];
+        for (size_t l = 0; l < together; ++l) {
+            here[l] = L::at(ways[level + l], w) & (L::at(rows[l][event.row], w) | any[l][elements ? element_any_row : event.any]);
+            found[l] |= here[l];
+        }
+        if (!event.opens) continue;
+        for (size_t l = 0; l < together; ++l) {
+            const Words still_alive = L::at(alive[level + l], w) | here[l];
+            L::at(alive[level + together + l], w) = still_alive;
+            L::at(ways[level + together + l], w) = ((here[l] & before_child[l]) | (still_alive & before_descend[l])) << 1 | first_any[l];
+        }
+    }
+    for (size_t l = 0; l < together; ++l) L::at(run.matched[line + l], w) = found[l] & L::at(lines.masks[lines.at[line + l]].last, w);
+}
+
+// PERF: bench/churn.py. As many lines as leave registers for what does not change.
+template <size_t bytes, bool elements>
+[[gnu::always_inline]] inline void walk_lines(const DeltaLines& lines, Delta::Run& run) {
+    size_t line = 0;
+    for (; line + Delta::lines_together <= lines.at.size(); line += Delta::lines_together)
+        for (size_t w = 0; w < Delta::line_words; w += DeltaLanes<bytes>::count) walk_words<bytes, Delta::lines_together, elements>(lines, line, w, run);
+    for (; line < lines.at.size(); ++line)
+        for (size_t w = 0; w < Delta::line_words; w += DeltaLanes<bytes>::count) walk_words<bytes, 1, elements>(lines, line, w, run);
+}
+
 template <size_t bytes>
 [[gnu::always_inline]] inline void walk_delta(const DeltaLines& lines, bool elements, Delta::Run& run) {
-    for (size_t l = 0; l < lines.at.size(); ++l)
-        for (size_t w = 0; w < Delta::line_words; w += DeltaLanes<bytes>::count)
-            if (elements)
-                walk_words<bytes, true>(lines.masks[lines.at[l]], run.rows[l], w, run, run.matched[l]);
-            else
-                walk_words<bytes, false>(lines.masks[lines.at[l]], run.rows[l], w, run, run.matched[l]);
+    if (elements)
+        walk_lines<bytes, true>(lines, run);
+    else
+        walk_lines<bytes, false>(lines, run);
 }
 
 void walk_delta_plain(const DeltaLines& lines, bool elements, Delta::Run& run) { walk_delta<16>(lines, elements, run); }
@@ -254,6 +281,7 @@ void Delta::run(const Document& document, const std::vector<uint8_t>& has_text, 
     if (paths_.empty()) return;
     bring_up_to_date(run, document.names->generation());
     list_events(document, has_text, names, run);
+    run.events_walked += run.events.size();
     run.matched.resize(lines());
     walk_delta_best({masks_.data(), std::span(masks_at_).first(lines())}, !has_attributes_ && !has_text_, run);
     const size_t words = lines() * line_words;

@@ -51,6 +51,7 @@ public:
 
     // Words that are computed together: a cache line of them.
     static constexpr uint32_t line_words = 8;
+    static constexpr uint32_t lines_together = 2;   // that one pass over a document is for, as far as there are so many
     struct alignas(64) Line {
         std::array<uint64_t, line_words> words{};
     };
@@ -64,12 +65,13 @@ public:
         uint16_t level;
         uint8_t any;                                                   // the row of everything of its kind
         bool opens;
+        bool operator==(const Event&) const = default;
     };
 
     // Scratch of one thread. Rows by name are kept as long as paths are only added, and as names mean the same.
     struct Run {
         std::vector<Event> events;
-        std::vector<Line> ways, alive, matched;                        // by level, by level, by line
+        std::vector<Line> ways, alive, matched;                        // by level and line of a pass, likewise, by line
         // By line and row: the steps that a name fires. The first rows are those of texts and of any name: no other has to know of a
         // new step `*`.
         std::vector<std::vector<Line>> rows;
@@ -80,7 +82,7 @@ public:
         uint64_t line = 0, generation = 0;
         uint32_t labels = 0;
         size_t steps = 0;                                              // that the rows have
-        uint64_t rows_made = 0;                                        // for tests
+        uint64_t rows_made = 0, events_walked = 0;                     // for tests
         // What matched. By word, bits that lead to slots; and the paths whose chains are to be walked.
         std::vector<uint32_t> words;                                   // 0, 1, 2, ...
         std::vector<uint64_t> leading;
