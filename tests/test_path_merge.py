@@ -314,6 +314,27 @@ def test_what_nobody_reads_any_more_is_used_for_the_next_change() -> None:
     assert answers(index) == answers(bulk(model | {f"u{place}": PATHS[place] for place in range(99)}))
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_new_path_is_compared_with_next_to_no_other(tmp_path: Path, is_loaded: bool) -> None:
+    """A part of the hash lies in the table, so it takes no look at the keys to pass over other paths."""
+    index = bulk({f"s{place}": query for place, query in enumerate(PATHS[:4000])})
+    if is_loaded:  # what is added has a table of its own; the one of the file has no such parts
+        index.save(tmp_path / "paths.tcx")
+        index = Index.load(tmp_path / "paths.tcx")
+    else:
+        assert testing.keys_compared(index._native) < 400
+        before = testing.keys_compared(index._native)
+        for place in range(300):
+            index.add(f"again{place}", PATHS[place])
+        assert 300 <= testing.keys_compared(index._native) - before < 330
+    model = {f"t{place}": query for place, query in enumerate(PATHS[3900:4900])}
+    for id, query in model.items():
+        index.add(id, query)
+    wanted = bulk({f"s{place}": query for place, query in enumerate(PATHS[:4000])} | model)
+    assert [[id for id in ids if id[0] != "a"] for ids in answers(index)] == answers(wanted)
+    assert index.stats().paths == wanted.stats().paths
+
+
 def test_subscribers_of_one_path_are_read_from_a_list(tmp_path: Path) -> None:
     """Also where a subscription has several paths. No chain is walked until one comes or goes; files have lists too."""
     queries = [*PATHS[:300], "//n1[n2]", "//n3[n4][n5]", "//n1[n2]|//n6"]

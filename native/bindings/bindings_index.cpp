@@ -430,6 +430,8 @@ void bind_index(nb::module_& m, nb::module_& testing) {
         EngineStats stats = ask_store([&] { return index.store().engine_stats(); });
         return nb::make_tuple(stats.merges_begun, stats.merges_done, stats.paths_built);
     }, nb::arg("index"), "Merges in slices under way, those that are done, and the paths that the last change has built machines of.");
+    testing.def("keys_compared", [](Index& index) { return ask_store([&] { return index.store().engine_stats().keys_compared; }); }, nb::arg("index"),
+                "Keys of known paths that were compared with those of added queries.");
     testing.def("array_bytes_copied", [] { return array_bytes_copied(); }, "By arrays of this thread that have grown or shrunk.");
     testing.def("saved_tables", [](Index& index) {
         Store::SavedTables tables = ask_store([&] { return index.store().saved_tables(); });

@@ -273,6 +273,7 @@ EngineStats LazyDfaEngine::stats() const {
                   p.keys.bytes() + p.delta->bytes();
     for (const auto& merge : p.merges) stats.bytes += merge->bytes();
     stats.merges_begun = p.merges.size(), stats.merges_done = merges_done_, stats.paths_built = paths_built_;
+    stats.keys_compared = p.keys_compared;
     for (const auto& place : p.places) {
         if (!place) continue;
         stats.bytes += place->bytes();

@@ -167,9 +167,10 @@ private:
         Array<uint32_t> heads;
         Array<uint32_t> accept_of;                              // in its machine, or its bit in the delta
         Array<uint8_t> place_of;
-        Array<uint32_t> path_table;                             // for probe()
+        Array<uint32_t> path_table;                             // for probe_marked(); that of a file for probe()
         Array<uint32_t> added_table;                            // of paths from `loaded` on, while path_table is that of a file
         uint32_t loaded = 0;
+        uint64_t keys_compared = 0;                             // see EngineStats
         Places places;
         std::shared_ptr<const Delta> delta = std::make_shared<Delta>();
         HashSeeds own, seeds;                                   // of whatever is added, and of path_table

@@ -34,7 +34,10 @@ void LazyDfaEngine::reserve_path(Paths& paths) {
     while (2 * size < 3 * (count - first + 1)) size *= 2;
     Array<uint32_t> larger;
     larger.assign(size, none);
-    for (uint32_t p = first; p < count; ++p) larger[probe_vacancy(larger, hash_bytes(paths.key(p), 0, paths.own))] = p;
+    for (uint32_t p = first; p < count; ++p) {
+        const uint64_t hash = hash_bytes(paths.key(p), 0, paths.own);
+        larger[probe_vacancy(larger, hash)] = marked(larger, hash, p - first);
+    }
     table = std::move(larger);
     if (!joins) return;
     paths.added_table = {};
@@ -44,13 +47,17 @@ void LazyDfaEngine::reserve_path(Paths& paths) {
 // The number of a path. New paths, and known ones that live nowhere at present, are added to `fresh`.
 uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector<uint32_t>& fresh) {
     reserve_path(paths);
-    auto look = [&](const Array<uint32_t>& table, const HashSeeds& seeds) {
-        return probe(table, hash_bytes(key, 0, seeds), [&](uint32_t path) { return paths.key(path) == key; });
-    };
-    Array<uint32_t>& table = paths.has_saved_table() ? paths.added_table : paths.path_table;
-    size_t at = look(table, paths.own);
-    uint32_t known = table[at];
-    if (known == none && paths.has_saved_table()) known = paths.path_table[look(paths.path_table, paths.seeds)];
+    auto is_same = [&](uint32_t path) { return ++paths.keys_compared, paths.key(path) == key; };
+    const bool is_apart = paths.has_saved_table();
+    const uint32_t first = is_apart ? paths.loaded : 0;
+    Array<uint32_t>& table = is_apart ? paths.added_table : paths.path_table;
+    const uint64_t hash = hash_bytes(key, 0, paths.own);
+    const size_t at = probe_marked(table, hash, [&](uint32_t number) { return is_same(first + number); });
+    uint32_t known = unmarked(table, table[at]);
+    if (known != none)
+        known += first;
+    else if (is_apart)
+        known = paths.path_table[probe(paths.path_table, hash_bytes(key, 0, paths.seeds), is_same)];
     if (known != none) {
         if (paths.place_of[known] == nowhere) {
             fresh.push_back(known);
@@ -63,15 +70,17 @@ uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector
     paths.heads.push(none);
     paths.accept_of.push(none);
     paths.place_of.push(pending);
-    table[at] = path;
+    table[at] = marked(table, hash, path - first);
     fresh.push_back(path);
     return path;
 }
 
 // Takes the path that was added last out of the table again. Only the last one can simply be emptied.
 void LazyDfaEngine::forget_path(Paths& paths, uint32_t path) noexcept {
-    Array<uint32_t>& table = paths.has_saved_table() ? paths.added_table : paths.path_table;
-    table[probe(table, hash_bytes(paths.key(path), 0, paths.own), [&](uint32_t other) { return other == path; })] = none;
+    const bool is_apart = paths.has_saved_table();
+    Array<uint32_t>& table = is_apart ? paths.added_table : paths.path_table;
+    const uint32_t number = path - (is_apart ? paths.loaded : 0);
+    table[probe_marked(table, hash_bytes(paths.key(path), 0, paths.own), [&](uint32_t other) { return other == number; })] = none;
 }
 
 // From now on the path's chain is walked when it matches, instead of the direct slot.
