@@ -173,7 +173,7 @@ def test_a_new_name_in_the_delta_is_noticed() -> None:
 
 
 def test_the_delta_walks_once_over_siblings_that_are_alike() -> None:
-    """Without children they match what the first has matched; with attributes or texts that queries ask for they do not."""
+    """Without children they match what the first has matched; with attributes or texts that queries ask for not so."""
     index = Index()
     for id in ("/a/b", "/a/b/c", "//b/following", "/a/*"):
         index.add(id, id)
@@ -266,7 +266,7 @@ def test_what_was_removed_is_not_looked_at() -> None:
 
 
 def test_what_the_delta_finds_leads_straight_to_its_subscription() -> None:
-    """Until another subscription of the same path comes, or one goes while somebody may still hold the answers of before."""
+    """Until another subscription of the same path comes, or one goes while somebody holds answers of before."""
     index = bulk({f"s{place}": query for place, query in enumerate(PATHS[2000:])})
     model = {f"s{place}": query for place, query in enumerate(PATHS[2000:])}
 
@@ -284,7 +284,7 @@ def test_what_the_delta_finds_leads_straight_to_its_subscription() -> None:
 
     assert change({f"t{place}": query for place, query in enumerate(PATHS[:600])}, []) == 0
     assert change({}, [f"t{place}" for place in range(0, 600, 3)]) == 0  # nobody is subscribed any more
-    assert change({f"u{place}": PATHS[place] for place in range(0, 30)}, []) > 0  # the second, or the first again
+    assert change({f"u{place}": PATHS[place] for place in range(30)}, []) > 0  # the second, or the first again
     held = index.match_many(DOCUMENTS, threads=1)
     wanted = held["subscription"].to_pylist()
     chains = change({}, [f"t{place}" for place in range(1, 30, 3)])
