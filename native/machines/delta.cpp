@@ -211,35 +211,44 @@ template <size_t bytes, size_t together, bool elements>
 [[gnu::always_inline]] inline void walk_words(const DeltaLines& lines, size_t line, size_t w, Delta::Run& run) {
     using L = DeltaLanes<bytes>;
     using Words = typename L::Words;
-    Words before_child[together], before_descend[together], first_any[together], any[together][4], found[together];
-    const Delta::Line* rows[together];
+    // In a struct, because of an array of them the compiler would expect an alignment that a sanitizer's stack does not have.
+    struct OfLine {
+        Words before_child, before_descend, first_any, element_any, attribute_any, found, here;
+        const Delta::Line* rows;
+    };
+    OfLine of[together];
     Delta::Line* const ways = run.ways.data();      // by level and line
     Delta::Line* const alive = run.alive.data();
     for (size_t l = 0; l < together; ++l) {
         const Delta::Masks& masks = lines.masks[lines.at[line + l]];
-        rows[l] = run.rows[line + l].data();
-        before_child[l] = L::at(masks.before_child, w), before_descend[l] = L::at(masks.before_descend, w);
-        first_any[l] = L::at(masks.first_any, w);
-        for (uint32_t row : {empty_row, element_any_row, attribute_any_row}) any[l][row] = L::at(rows[l][row], w);
-        found[l] = any[l][text_row] = Words{};
-        L::at(ways[l], w) = first_any[l] | L::at(masks.first_root, w);
+        of[l].rows = run.rows[line + l].data();
+        of[l].before_child = L::at(masks.before_child, w), of[l].before_descend = L::at(masks.before_descend, w);
+        of[l].first_any = L::at(masks.first_any, w);
+        of[l].element_any = L::at(of[l].rows[element_any_row], w), of[l].attribute_any = L::at(of[l].rows[attribute_any_row], w);
+        of[l].found = Words{};
+        L::at(ways[l], w) = of[l].first_any | L::at(masks.first_root, w);
         L::at(alive[l], w) = Words{};
     }
     for (const Delta::Event& event : run.events) {
         const size_t level = event.level * together;
-        Words here[together];
         for (size_t l = 0; l < together; ++l) {
-            here[l] = L::at(ways[level + l], w) & (L::at(rows[l][event.row], w) | any[l][elements ? element_any_row : event.any]);
-            found[l] |= here[l];
+            Words fired = L::at(of[l].rows[event.row], w);
+            if (elements || event.any == element_any_row)
+                fired |= of[l].element_any;
+            else if (event.any == attribute_any_row)
+                fired |= of[l].attribute_any;
+            of[l].here = L::at(ways[level + l], w) & fired;
+            of[l].found |= of[l].here;
         }
         if (!event.opens) continue;
         for (size_t l = 0; l < together; ++l) {
-            const Words still_alive = L::at(alive[level + l], w) | here[l];
+            const Words still_alive = L::at(alive[level + l], w) | of[l].here;
             L::at(alive[level + together + l], w) = still_alive;
-            L::at(ways[level + together + l], w) = ((here[l] & before_child[l]) | (still_alive & before_descend[l])) << 1 | first_any[l];
+            L::at(ways[level + together + l], w) =
+                ((of[l].here & of[l].before_child) | (still_alive & of[l].before_descend)) << 1 | of[l].first_any;
         }
     }
-    for (size_t l = 0; l < together; ++l) L::at(run.matched[line + l], w) = found[l] & L::at(lines.masks[lines.at[line + l]].last, w);
+    for (size_t l = 0; l < together; ++l) L::at(run.matched[line + l], w) = of[l].found & L::at(lines.masks[lines.at[line + l]].last, w);
 }
 
 // PERF: bench/churn.py. As many lines as leave registers for what does not change.
