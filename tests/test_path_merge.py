@@ -172,6 +172,21 @@ def test_a_new_name_in_the_delta_is_noticed() -> None:
     assert index.match(document) == ["known", "any", "x", "text", "far"]
 
 
+def test_the_delta_walks_once_over_siblings_that_are_alike() -> None:
+    """Without children they match what the first has matched; with attributes or texts that queries ask for not so."""
+    index = Index()
+    for id in ("/a/b", "/a/b/c", "//b/following", "/a/*"):
+        index.add(id, id)
+    assert index.match(b"<a><b/><b/><b/><b/></a>") == ["/a/b", "/a/*"]
+    assert testing.delta_events(index._native) == 2
+    assert index.match(b"<a><b/><b><c/></b><b/><c/><b/></a>") == ["/a/b", "/a/b/c", "/a/*"]
+    assert testing.delta_events(index._native) == 2 + 7
+    index.add("@x", "/a/b/@x")
+    index.add("text", "/a/b/text()")
+    assert index.match(b"<a><b/><b x='1'/><b/></a>") == ["/a/b", "/a/*", "@x"]
+    assert index.match(b"<a><b/><b/><b>t</b></a>") == ["/a/b", "/a/*", "text"]
+
+
 def test_a_thousand_additions_build_no_machine() -> None:
     """A new machine has an empty cache, and a document walks over each; the delta takes what is recent."""
     model = {f"s{place}": query for place, query in enumerate(PATHS[4000:])}
@@ -248,6 +263,76 @@ def test_what_was_removed_is_not_looked_at() -> None:
         index.add(f"r{place}", PATHS[place])
         model[f"r{place}"] = PATHS[place]
     assert answers(index) == answers(bulk(model))
+
+
+def test_what_the_delta_finds_leads_straight_to_its_subscription() -> None:
+    """Until another subscription of the same path comes, or one goes while somebody holds answers of before."""
+    index = bulk({f"s{place}": query for place, query in enumerate(PATHS[2000:])})
+    model = {f"s{place}": query for place, query in enumerate(PATHS[2000:])}
+
+    def change(added: dict[str, str], removed: list[str]) -> int:
+        """The chains that are walked after it."""
+        for id, query in added.items():
+            index.add(id, query)
+        for id in removed:
+            index.remove(id)
+            del model[id]
+        model.update(added)
+        before = testing.delta_chains_walked(index._native)
+        assert answers(index) == answers(bulk(model))
+        return testing.delta_chains_walked(index._native) - before
+
+    assert change({f"t{place}": query for place, query in enumerate(PATHS[:600])}, []) == 0
+    assert change({}, [f"t{place}" for place in range(0, 600, 3)]) == 0  # nobody is subscribed any more
+    assert change({f"u{place}": PATHS[place] for place in range(30)}, []) > 0  # the second, or the first again
+    held = index.match_many(DOCUMENTS, threads=1)
+    wanted = held["subscription"].to_pylist()
+    chains = change({}, [f"t{place}" for place in range(1, 30, 3)])
+    assert change({}, [f"t{place}" for place in range(301, 600, 3)]) > chains
+    assert held["subscription"].to_pylist() == wanted
+
+
+def test_what_nobody_reads_any_more_is_used_for_the_next_change() -> None:
+    """A View has many parts, of which a change replaces few. One that an answer still belongs to is left alone."""
+    index = bulk({f"s{place}": query for place, query in enumerate(PATHS[:500])})
+    index.add("first", PATHS[500])
+    made = testing.views_made(index._native)
+    for place, query in enumerate(PATHS[501:600]):
+        index.add(f"t{place}", query)
+        index.remove(f"s{place}")
+        index.match(DOCUMENTS[0])
+    assert testing.views_made(index._native) == made
+
+    held = index.match_many(DOCUMENTS, threads=1)
+    wanted = held["subscription"].to_pylist()
+    for place in range(99):
+        index.remove(f"t{place}")
+        index.add(f"u{place}", PATHS[place])
+    assert testing.views_made(index._native) > made
+    assert held["subscription"].to_pylist() == wanted
+    model = {f"s{place}": PATHS[place] for place in range(99, 500)} | {"first": PATHS[500]}
+    assert answers(index) == answers(bulk(model | {f"u{place}": PATHS[place] for place in range(99)}))
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_new_path_is_compared_with_next_to_no_other(tmp_path: Path, is_loaded: bool) -> None:
+    """A part of the hash lies in the table, so it takes no look at the keys to pass over other paths."""
+    index = bulk({f"s{place}": query for place, query in enumerate(PATHS[:4000])})
+    if is_loaded:  # what is added has a table of its own; the one of the file has no such parts
+        index.save(tmp_path / "paths.tcx")
+        index = Index.load(tmp_path / "paths.tcx")
+    else:
+        assert testing.keys_compared(index._native) < 400
+        before = testing.keys_compared(index._native)
+        for place in range(300):
+            index.add(f"again{place}", PATHS[place])
+        assert 300 <= testing.keys_compared(index._native) - before < 330
+    model = {f"t{place}": query for place, query in enumerate(PATHS[3900:4900])}
+    for id, query in model.items():
+        index.add(id, query)
+    wanted = bulk({f"s{place}": query for place, query in enumerate(PATHS[:4000])} | model)
+    assert [[id for id in ids if id[0] != "a"] for ids in answers(index)] == answers(wanted)
+    assert index.stats().paths == wanted.stats().paths
 
 
 def test_subscribers_of_one_path_are_read_from_a_list(tmp_path: Path) -> None:

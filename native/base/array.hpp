@@ -22,6 +22,12 @@ inline uint64_t& array_bytes_copied() {
     return bytes;
 }
 
+// Counting who holds something takes longer than looking whether it is held already.
+template <class Held, class Now>
+void hold(std::shared_ptr<Held>& held, const std::shared_ptr<Now>& now) noexcept {
+    if (held != now) held = now;
+}
+
 template <class T>
 class Array {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -79,6 +85,7 @@ public:
     void move() { relocate(capacity_); }      // to memory that no reader has seen
 
     std::shared_ptr<T[]> share() const { return data_; }
+    void share_with(std::shared_ptr<T[]>& reader) const noexcept { hold(reader, data_); }
     // Into a file; the pointer keeps it open. `capacity`: up to there the memory is this array's own.
     void map(std::shared_ptr<T[]> memory, size_t size, size_t capacity) {
         data_ = std::move(memory);

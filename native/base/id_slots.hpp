@@ -14,6 +14,7 @@
 #include "base/large_pages.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -36,6 +37,25 @@ size_t probe(const Slots& slots, uint64_t hash, Same&& same) {
 template <class Slots>
 size_t probe_vacancy(const Slots& slots, uint64_t hash) {
     return probe(slots, hash, [](uint32_t) { return false; });
+}
+
+// The same for a table of numbers that are less than three quarters of its size: the bits that they leave free hold a part of the
+// hash, so almost no key but the one that is sought is looked at. PERF: bench/churn.py: where a key lies is far from here.
+template <class Slots>
+uint32_t marked(const Slots& slots, uint64_t hash, uint32_t number) {
+    return static_cast<uint32_t>(hash >> 32) << std::countr_zero(slots.size()) | number;
+}
+
+template <class Slots>
+uint32_t unmarked(const Slots& slots, uint32_t entry) {
+    return entry == empty_slot ? empty_slot : entry & static_cast<uint32_t>(slots.size() - 1);
+}
+
+template <class Slots, class Same>
+size_t probe_marked(const Slots& slots, uint64_t hash, Same&& same) {
+    const auto numbers = static_cast<uint32_t>(slots.size() - 1);
+    const uint32_t sought = marked(slots, hash, 0);
+    return probe(slots, hash, [&](uint32_t entry) { return (entry & ~numbers) == sought && same(entry & numbers); });
 }
 
 // A table of the numbers below `end` that are there, `count` of them, as it is when it is made at once: two thirds full at most. It

@@ -44,7 +44,7 @@ class PackedRows {
 public:
     uint32_t size() const { return size_; }
     std::string_view operator[](uint32_t row) const { return RowsPlace{bytes_.data(), blocks_.data()}[row]; }
-    SharedRows share() const { return {bytes_.share(), blocks_.share()}; }
+    void share_with(SharedRows& reader) const noexcept { bytes_.share_with(reader.bytes), blocks_.share_with(reader.blocks); }
     uint64_t bytes() const { return bytes_.bytes() + blocks_.bytes(); }
     uint64_t used() const { return bytes_.size(); }           // where the next row begins
 

@@ -418,12 +418,20 @@ void bind_index(nb::module_& m, nb::module_& testing) {
     }, nb::arg("sizes"), nb::arg("added"), nb::arg("visits"), "How many machines of these sizes a match would merge.");
     testing.def("delta_rows", [](const Index& index) { return index.counts().delta_rows; }, nb::arg("index"),
                 "Rows of names that were made for the delta, since the caches were dropped.");
+    testing.def("delta_events", [](const Index& index) { return index.counts().delta_events; }, nb::arg("index"),
+                "Elements, attributes and texts that the delta has walked over, since the caches were dropped.");
     testing.def("chains_walked", [](const Index& index) { return index.counts().chains_walked; }, nb::arg("index"),
                 "Chains of subscriptions that were walked for what machines have found, since the caches were dropped.");
+    testing.def("delta_chains_walked", [](const Index& index) { return index.counts().delta_chains_walked; }, nb::arg("index"),
+                "The same for what the delta has found.");
+    testing.def("views_made", [](Index& index) { return ask_store([&] { return index.store().views_made(); }); }, nb::arg("index"),
+                "Views that were made from nothing: one that nobody holds any more is used again.");
     testing.def("merges", [](Index& index) {
         EngineStats stats = ask_store([&] { return index.store().engine_stats(); });
         return nb::make_tuple(stats.merges_begun, stats.merges_done, stats.paths_built);
     }, nb::arg("index"), "Merges in slices under way, those that are done, and the paths that the last change has built machines of.");
+    testing.def("keys_compared", [](Index& index) { return ask_store([&] { return index.store().engine_stats().keys_compared; }); }, nb::arg("index"),
+                "Keys of known paths that were compared with those of added queries.");
     testing.def("array_bytes_copied", [] { return array_bytes_copied(); }, "By arrays of this thread that have grown or shrunk.");
     testing.def("saved_tables", [](Index& index) {
         Store::SavedTables tables = ask_store([&] { return index.store().saved_tables(); });

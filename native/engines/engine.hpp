@@ -71,6 +71,7 @@ struct EngineStats {
     uint64_t paths = 0, states = 0, machines = 0, bytes = 0;
     // For tests: merges that are done in slices, under way and finished, and the paths that the last change has built machines of.
     uint64_t merges_begun = 0, merges_done = 0, paths_built = 0;
+    uint64_t keys_compared = 0;        // likewise: of known paths, with those of queries that were added
 };
 
 // What a View holds of an engine that does not change in place. Each engine has its own kind; only its runs look into it.
@@ -81,8 +82,9 @@ public:
 
 // Work that was done, for tests.
 struct RunCounts {
-    uint64_t delta_rows = 0;           // see Delta::Run
+    uint64_t delta_rows = 0, delta_events = 0;           // see Delta::Run
     uint64_t chains_walked = 0;        // of paths that a machine has found; see LazyDfaEngine
+    uint64_t delta_chains_walked = 0;  // of paths that the delta has found
 };
 
 // What one thread needs to match. After an exception it is not used again.

@@ -171,6 +171,8 @@ void LazyDfaEngine::commit(const Subscriptions& rows, bool alone) noexcept {
         credit_.reset();
     }
     Paths& paths = *paths_;
+    // What is said of a path from here on has to be known to the delta that the next View has.
+    if (change_.placing.delta) paths.delta = change_.placing.delta;
     for (uint32_t slot : removed_slots_)
         for (uint32_t path : paths.of_slot(slot)) {
             mark_dirty(paths, path);
@@ -207,8 +209,9 @@ void LazyDfaEngine::rollback(const Subscriptions&) noexcept {
 
 void LazyDfaEngine::end_change() noexcept {
     queries_.clear();
-    change_ = {};
-    removed_slots_ = {};
+    change_.clear();
+    if (removed_slots_.capacity() > kept_max) removed_slots_ = {};
+    removed_slots_.clear();
     next_paths_ = nullptr;
 }
 
@@ -252,13 +255,13 @@ void LazyDfaEngine::unlink(Paths& paths, const Subscriptions& rows, uint32_t pat
 void LazyDfaEngine::fill(EngineState& state) const noexcept {
     auto& out = static_cast<LazyDfaState&>(state);
     const Paths& paths = *paths_;
-    out.labels = paths.labels;
-    out.places = paths.places;
-    out.delta = paths.delta;
-    out.heads = paths.heads.share();
-    out.next = paths.next.share();
-    out.extras = paths.extras.share();
-    out.needs_recheck = paths.needs_recheck.share();
+    hold(out.labels, paths.labels);
+    for (size_t p = 0; p < places_max; ++p) hold(out.places[p], paths.places[p]);
+    hold(out.delta, paths.delta);
+    paths.heads.share_with(out.heads);
+    paths.next.share_with(out.next);
+    paths.extras.share_with(out.extras);
+    paths.needs_recheck.share_with(out.needs_recheck);
 }
 
 EngineStats LazyDfaEngine::stats() const {
@@ -270,6 +273,7 @@ EngineStats LazyDfaEngine::stats() const {
                   p.keys.bytes() + p.delta->bytes();
     for (const auto& merge : p.merges) stats.bytes += merge->bytes();
     stats.merges_begun = p.merges.size(), stats.merges_done = merges_done_, stats.paths_built = paths_built_;
+    stats.keys_compared = p.keys_compared;
     for (const auto& place : p.places) {
         if (!place) continue;
         stats.bytes += place->bytes();

@@ -165,11 +165,12 @@ private:
         // by path
         PackedRows keys;                                        // see path_key.hpp
         Array<uint32_t> heads;
-        Array<uint32_t> accept_of;
+        Array<uint32_t> accept_of;                              // in its machine, or its bit in the delta
         Array<uint8_t> place_of;
-        Array<uint32_t> path_table;                             // for probe()
+        Array<uint32_t> path_table;                             // for probe_marked(); that of a file for probe()
         Array<uint32_t> added_table;                            // of paths from `loaded` on, while path_table is that of a file
         uint32_t loaded = 0;
+        uint64_t keys_compared = 0;                             // see EngineStats
         Places places;
         std::shared_ptr<const Delta> delta = std::make_shared<Delta>();
         HashSeeds own, seeds;                                   // of whatever is added, and of path_table
@@ -186,6 +187,7 @@ private:
         bool has_saved_table() const { return !(seeds == own); }
         Array<uint32_t> lay_out_table(const HashSeeds& with) const;
     };
+    static constexpr size_t kept_max = 1 << 16;          // of memory that is kept from one small change to the next
     struct NewQueries {                    // what add() was given, until prepare() makes rows of it
         std::string bytes;                 // the keys of all paths, one after the other
         std::vector<size_t> path_ends;     // in `bytes`
@@ -196,9 +198,7 @@ private:
             size_t begin = p ? path_ends[p - 1] : 0;
             return {bytes.data() + begin, path_ends[p] - begin};
         }
-        // Memory is kept from one small change to the next.
         void clear() noexcept {
-            constexpr size_t kept_max = 1 << 16;
             if (bytes.capacity() > kept_max || needs_recheck.capacity() > kept_max) *this = {};
             bytes.clear(), path_ends.clear(), item_ends.clear(), needs_recheck.clear();
         }
@@ -224,7 +224,7 @@ private:
         Places places;
         std::vector<NewPlace> built;
         std::shared_ptr<const Delta> delta;              // null: nothing is to move
-        std::vector<uint32_t> delta_paths, homeless;
+        std::vector<uint32_t> delta_paths, delta_bits, homeless;
         std::vector<PathMerge*> done;                    // merges that are in force with this change
         size_t fresh_trees = 0;
     };
@@ -242,6 +242,18 @@ private:
         uint32_t first_slot = 0;
         bool merges = true;                // machines with others that are not much larger
         Placing placing;
+        void clear() noexcept {
+            if (paths.capacity() + path_ends.capacity() > kept_max || placing.homeless.capacity() > kept_max || !placing.built.empty()) {
+                *this = {};
+                return;
+            }
+            paths.clear(), fresh.clear(), path_ends.clear(), wanted.clear();
+            first_slot = 0, merges = true;
+            for (auto& place : placing.places) place = nullptr;
+            placing.delta = nullptr;
+            placing.delta_paths.clear(), placing.delta_bits.clear(), placing.homeless.clear(), placing.done.clear();
+            placing.fresh_trees = 0;
+        }
     };
 
     // lazydfa.cpp

@@ -34,7 +34,10 @@ void LazyDfaEngine::reserve_path(Paths& paths) {
     while (2 * size < 3 * (count - first + 1)) size *= 2;
     Array<uint32_t> larger;
     larger.assign(size, none);
-    for (uint32_t p = first; p < count; ++p) larger[probe_vacancy(larger, hash_bytes(paths.key(p), 0, paths.own))] = p;
+    for (uint32_t p = first; p < count; ++p) {
+        const uint64_t hash = hash_bytes(paths.key(p), 0, paths.own);
+        larger[probe_vacancy(larger, hash)] = marked(larger, hash, p - first);
+    }
     table = std::move(larger);
     if (!joins) return;
     paths.added_table = {};
@@ -44,13 +47,17 @@ void LazyDfaEngine::reserve_path(Paths& paths) {
 // The number of a path. New paths, and known ones that live nowhere at present, are added to `fresh`.
 uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector<uint32_t>& fresh) {
     reserve_path(paths);
-    auto look = [&](const Array<uint32_t>& table, const HashSeeds& seeds) {
-        return probe(table, hash_bytes(key, 0, seeds), [&](uint32_t path) { return paths.key(path) == key; });
-    };
-    Array<uint32_t>& table = paths.has_saved_table() ? paths.added_table : paths.path_table;
-    size_t at = look(table, paths.own);
-    uint32_t known = table[at];
-    if (known == none && paths.has_saved_table()) known = paths.path_table[look(paths.path_table, paths.seeds)];
+    auto is_same = [&](uint32_t path) { return ++paths.keys_compared, paths.key(path) == key; };
+    const bool is_apart = paths.has_saved_table();
+    const uint32_t first = is_apart ? paths.loaded : 0;
+    Array<uint32_t>& table = is_apart ? paths.added_table : paths.path_table;
+    const uint64_t hash = hash_bytes(key, 0, paths.own);
+    const size_t at = probe_marked(table, hash, [&](uint32_t number) { return is_same(first + number); });
+    uint32_t known = unmarked(table, table[at]);
+    if (known != none)
+        known += first;
+    else if (is_apart)
+        known = paths.path_table[probe(paths.path_table, hash_bytes(key, 0, paths.seeds), is_same)];
     if (known != none) {
         if (paths.place_of[known] == nowhere) {
             fresh.push_back(known);
@@ -63,20 +70,23 @@ uint32_t LazyDfaEngine::add_path(Paths& paths, std::string_view key, std::vector
     paths.heads.push(none);
     paths.accept_of.push(none);
     paths.place_of.push(pending);
-    table[at] = path;
+    table[at] = marked(table, hash, path - first);
     fresh.push_back(path);
     return path;
 }
 
 // Takes the path that was added last out of the table again. Only the last one can simply be emptied.
 void LazyDfaEngine::forget_path(Paths& paths, uint32_t path) noexcept {
-    Array<uint32_t>& table = paths.has_saved_table() ? paths.added_table : paths.path_table;
-    table[probe(table, hash_bytes(paths.key(path), 0, paths.own), [&](uint32_t other) { return other == path; })] = none;
+    const bool is_apart = paths.has_saved_table();
+    Array<uint32_t>& table = is_apart ? paths.added_table : paths.path_table;
+    const uint32_t number = path - (is_apart ? paths.loaded : 0);
+    table[probe_marked(table, hash_bytes(paths.key(path), 0, paths.own), [&](uint32_t other) { return other == number; })] = none;
 }
 
 // From now on the path's chain is walked when it matches, instead of the direct slot.
 void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
     uint8_t place = paths.place_of[path];
+    if (place == in_delta) paths.delta->mark(paths.accept_of[path], false);
     if (place >= places_max) return;
     if (paths.places[place]) paths.places[place]->mark(paths.accept_of[path]);     // otherwise it is being moved to another
     for (const auto& merge : paths.merges) merge->mark(place, paths.accept_of[path]);
@@ -85,6 +95,7 @@ void LazyDfaEngine::mark_dirty(Paths& paths, uint32_t path) noexcept {
 // While a path is being moved to another place, nothing is said of it.
 void LazyDfaEngine::set_vacant(Paths& paths, uint32_t path, bool is_vacant) noexcept {
     const uint8_t place = paths.place_of[path];
+    if (place == in_delta && is_vacant) paths.delta->mark(paths.accept_of[path], true);
     if (place < places_max && paths.places[place]) paths.places[place]->set_vacant(paths.accept_of[path], is_vacant);
 }
 
@@ -122,10 +133,13 @@ void LazyDfaEngine::place(Paths& paths, const Subscriptions& rows, Change& chang
     std::vector<uint32_t> labels;
     auto fill = [&](Delta& delta) {           // as many as fit
         size_t done = 0;
+        placing.delta_bits.clear();
         for (; done < fresh.size(); ++done) {
             labels.clear();
             plain_labels(paths.key(fresh[done]), labels);
-            if (!delta.add(fresh[done], labels, *paths.labels)) break;
+            const uint32_t bit = delta.add(fresh[done], labels, *paths.labels);
+            if (bit == none) break;
+            placing.delta_bits.push_back(bit);
         }
         placing.delta_paths.assign(fresh.begin(), fresh.begin() + done);
         fresh.erase(fresh.begin(), fresh.begin() + done);
@@ -286,17 +300,28 @@ void LazyDfaEngine::make_lists(const Paths& paths, const Subscriptions& rows, co
 // Brings paths to their new homes, after the subscriptions that ask for them have been linked.
 void LazyDfaEngine::settle(Paths& paths, const Subscriptions& rows, Placing& placing) noexcept {
     for (uint32_t path : placing.homeless) paths.place_of[path] = nowhere;
-    for (uint32_t path : placing.delta_paths) paths.place_of[path] = in_delta;
+    // A path with exactly one live, plain subscription leads straight to its slot. All others need their chain.
+    auto slot_of = [&](uint32_t path) {
+        const uint32_t head = paths.heads[path];
+        return head != none && !(head & extra_bit) && rows.deaths[head] == 0 && paths.next[head] == none ? head : none;
+    };
+    for (size_t i = 0; i < placing.delta_paths.size(); ++i) {
+        const uint32_t path = placing.delta_paths[i], bit = placing.delta_bits[i], slot = slot_of(path);
+        paths.place_of[path] = in_delta;
+        paths.accept_of[path] = bit;
+        if (slot != none)
+            placing.delta->lead(bit, slot);
+        else
+            placing.delta->mark(bit, false);
+    }
     for (const Placing::NewPlace& built : placing.built)
         for (size_t i = 0; i < built.paths.size(); ++i) {
-            uint32_t path = built.paths[i], accept = built.accept_of[i], head = paths.heads[path];
+            uint32_t path = built.paths[i], accept = built.accept_of[i], slot = slot_of(path);
             built.place->path_of[accept] = path;
             paths.accept_of[path] = accept;
             paths.place_of[path] = built.home;
-            // A path with exactly one live, plain subscription leads straight to its slot. All others need their chain.
-            bool plain = head != none && !(head & extra_bit) && rows.deaths[head] == 0 && paths.next[head] == none;
-            if (plain)
-                built.place->slot_of[accept] = head;
+            if (slot != none)
+                built.place->slot_of[accept] = slot;
             else
                 built.place->mark(accept);
         }

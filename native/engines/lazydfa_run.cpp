@@ -140,6 +140,15 @@ void LazyDfaRun::match(const View& view, const Document& document, bool to_rende
     }
     if (trees > 1) credit_.walk((trees - 1) * (document.elements() + document.attribute_name.size()));
     state.delta->run(document, has_text_, *this, delta_run_);
+    constexpr size_t at_once = 64;
+    const ExpandBits expand = expand_bits();
+    for (size_t word = 0; word < delta_run_.leading.size(); word += at_once) {
+        const size_t count = std::min(at_once, delta_run_.leading.size() - word);
+        int32_t* room = out.room(count * 64);
+        const int32_t* end = expand(state.delta->slots(), &delta_run_.words[word], &delta_run_.leading[word], static_cast<uint32_t>(count), room);
+        out.added(static_cast<size_t>(end - room));
+    }
+    delta_chains_walked_ += delta_run_.found.size();
     for (uint32_t path : delta_run_.found) __builtin_prefetch(&state.heads[path]);
     chained_.swap(delta_run_.found);
     emit_chains(view, document, out);
@@ -156,6 +165,9 @@ uint64_t LazyDfaRun::route(const View& view, const Document& document, const Rou
     for (bool is_tree : {false, true}) {
         if (is_tree && !question.is_answered(found)) {
             state.delta->run(document, has_text_, *this, delta_run_);
+            for (size_t word = 0; word < delta_run_.leading.size(); ++word)
+                for (uint64_t rest = delta_run_.leading[word]; rest; rest &= rest - 1)
+                    found |= question.targets_of(state.delta->slots()[word * 64 + static_cast<size_t>(std::countr_zero(rest))], document, found);
             for (uint32_t path : delta_run_.found) route_path(view, document, path, question, found);
         }
         for (const auto& place : state.places) {

@@ -102,7 +102,9 @@ bool LazyDfaEngine::load(SnapshotReader& reader, const StoreParts& store, uint32
         if (path >= count) SnapshotReader::damaged();
         one.clear();
         plain_labels(paths->key(path), one);
-        if (!delta->add(path, one, *paths->labels)) SnapshotReader::damaged();
+        const uint32_t bit = delta->add(path, one, *paths->labels);
+        if (bit == none) SnapshotReader::damaged();
+        if (paths->accept_of[path] != bit) paths->accept_of[path] = bit;         // a file may be of before there were any
     }
     paths->delta = std::move(delta);
     next_paths_ = std::move(paths);

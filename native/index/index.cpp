@@ -114,7 +114,9 @@ RunCounts Index::counts() const {
     RunCounts total;
     for (const auto& matcher : pool_) {
         const RunCounts counts = matcher->counts();
-        total.delta_rows += counts.delta_rows, total.chains_walked += counts.chains_walked;
+        total.delta_rows += counts.delta_rows, total.delta_events += counts.delta_events;
+        total.chains_walked += counts.chains_walked;
+        total.delta_chains_walked += counts.delta_chains_walked;
     }
     return total;
 }

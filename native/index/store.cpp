@@ -7,6 +7,7 @@
 #include "query/transformation.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace treecast {
 
@@ -72,6 +73,7 @@ Store::~Store() {
     [[maybe_unused]] auto* lost = body_.release();
     [[maybe_unused]] auto* half_changed = engine_.release();
     [[maybe_unused]] auto* half_read = query_.release();
+    [[maybe_unused]] auto* half_filled = new (std::nothrow) std::shared_ptr<View>(std::move(spare_));
 }
 
 // Ids are columns of results, so their size is limited.
@@ -435,6 +437,11 @@ Store::Subscription Store::find(std::string_view id) const {
 EngineStats Store::engine_stats() const {
     std::lock_guard lock(write_mutex_);
     return engine_->stats();
+}
+
+uint64_t Store::views_made() const {
+    std::lock_guard lock(write_mutex_);
+    return views_made_;
 }
 
 StoreStats Store::stats() const {

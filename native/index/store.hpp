@@ -78,6 +78,7 @@ public:
     const Engine& engine() const { return *engine_; }
     StoreStats stats() const;
     EngineStats engine_stats() const;                   // for tests
+    uint64_t views_made() const;                        // likewise: those that were not used again
     // For tests. Of the tables as they were loaded, which anybody can foresee: whether there are any, and how many ids that were
     // added since are in them.
     struct SavedTables { bool exist; size_t added; };
@@ -152,8 +153,10 @@ private:
     void renumber();
     bool adopt(std::unique_ptr<Body>& body, const std::vector<Settings>& all_settings, SnapshotReader& reader);
     void rebuild(const Subscriptions& saved, const std::vector<Settings>& all_settings);
-    std::shared_ptr<View> new_view() const;
+    std::shared_ptr<View> new_view();
     void publish(std::shared_ptr<View> view) noexcept;
+    void fill(View& view) const noexcept;
+    void keep_spare(std::shared_ptr<View> view) noexcept;
 
     const HashSeeds seeds_;                  // of every table that something is added to
     std::unique_ptr<Engine> engine_;
@@ -161,6 +164,8 @@ private:
     mutable MomentaryMutex view_mutex_;      // only to copy or exchange the pointer
     std::unique_ptr<Body> body_;
     std::shared_ptr<View> view_;
+    std::shared_ptr<View> spare_;            // for the next change, or null. As view_, so that it keeps no memory of before; without its token
+    uint64_t views_made_ = 0;
     std::unique_ptr<Query> query_ = std::make_unique<Query>();     // reused from parse to parse
 };
 

@@ -57,6 +57,7 @@ public:
     uint32_t changes() const;
     uint64_t bytes() const;
     PathStep step_of(uint32_t label) const;                // the test again; views live as long as the table
+    StepKind kind_of(uint32_t label) const { return entries_[label].kind; }      // for the writer: it needs no lock
     uint32_t name_of(uint32_t label) const;                // of a placed label: that of its name alone, wherever it stands
     uint32_t base_of(uint32_t label) const;                // of a derived label: the one that it is derived from
     // Whether a label may have this derivation: everything with that label pays for each of them.

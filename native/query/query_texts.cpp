@@ -68,12 +68,10 @@ std::string_view QueryTexts::text(uint32_t slot, std::string& room) const {
     return read_query_text(rows_[slot], room, [&](uint32_t word) { return word_text(word); });
 }
 
-SharedTexts QueryTexts::share() const {
-    SharedTexts shared;
-    shared.rows_ = rows_.share();
-    shared.word_bytes_ = word_bytes_.share();
-    shared.word_ends_ = word_ends_.share();
-    return shared;
+void QueryTexts::share_with(SharedTexts& reader) const noexcept {
+    rows_.share_with(reader.rows_);
+    word_bytes_.share_with(reader.word_bytes_);
+    word_ends_.share_with(reader.word_ends_);
 }
 
 uint32_t QueryTexts::word(std::string_view text) {

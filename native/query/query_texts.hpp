@@ -44,7 +44,7 @@ public:
     void add(std::string_view text, uint32_t settings);       // under the next number. May fail: see cut()
     uint32_t settings(uint32_t slot) const;
     std::string_view text(uint32_t slot, std::string& room) const;
-    SharedTexts share() const;
+    void share_with(SharedTexts& reader) const noexcept;
     uint64_t bytes() const { return rows_.bytes() + word_bytes_.bytes() + word_ends_.bytes() + slots_.bytes(); }
     uint32_t words() const { return static_cast<uint32_t>(word_ends_.size()) - 1; }
 

@@ -27,6 +27,7 @@ DOCUMENTS = [
     b"<item lang='en' code='7'>some text of an item</item>",
 ]
 Action = Callable[[Index], Any]
+HELD: list[pa.Table] = []
 
 
 def many(index: Index) -> Index:
@@ -44,6 +45,18 @@ def many(index: Index) -> Index:
     return index
 
 
+def hold(index: Index, id: str) -> Index:
+    """From now on somebody holds an answer from before the last change, so there is no View to be used again."""
+    HELD[:] = [index.match_many(DOCUMENTS)]
+    index.remove(id)
+    return index
+
+
+def held(index: Index) -> Index:
+    """The same, where a removal needs memory."""
+    return hold(many(index), "s20")
+
+
 def nearly_full(index: Index) -> Index:
     """A delta without room for another path, so that the next one is merged."""
     for n in range(80):
@@ -54,16 +67,16 @@ def nearly_full(index: Index) -> Index:
 def nearly_sparse(index: Index) -> Index:
     """One removal before everything is renumbered."""
     index.add_many((f"p{n}", f"//p{n % 90}") for n in range(1100))
-    for n in range(1062):
+    for n in range(1061):
         index.remove(f"p{n}")
-    return index
+    return hold(index, "p1061")
 
 
 def plain(index: Index) -> Index:
     """What all engines of the papers take."""
     index.add_many((f"p{n}", f"//p{n % 9}/q{n % 7}") for n in range(60))
     index.add_many((f"s{n}", "//a/b") for n in range(10))
-    return index
+    return hold(index, "s9")
 
 
 def loaded(index: Index) -> Index:
@@ -76,6 +89,7 @@ def loaded(index: Index) -> Index:
 
 FILLINGS: dict[str, Callable[[Index], Index]] = {
     "many": many,
+    "held": held,
     "nearly full": nearly_full,
     "nearly sparse": nearly_sparse,
     "loaded": loaded,
@@ -92,7 +106,7 @@ ACTIONS: dict[str, tuple[str, Action]] = {
     ),
     "merge": ("nearly full", lambda index: index.add_many((f"x{n}", f"//r/p{n}") for n in range(250))),
     "replace": ("many", lambda index: index.replace("s30", "//r[new]/p7")),
-    "remove": ("many", lambda index: index.remove("text")),
+    "remove": ("held", lambda index: index.remove("text")),
     "remove many": ("many", lambda index: index.remove_many(["text", "s30", "t7", "p5"])),
     "catch up": (
         "loaded",
