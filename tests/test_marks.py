@@ -104,9 +104,8 @@ def test_a_document_type_has_no_comments_of_the_document() -> None:
 @pytest.mark.parametrize("order", [1, -1])
 def test_what_queries_share_is_found_again_where_one_asks_for_comments(shared: str, order: int) -> None:
     """With comments and instructions everything behind them has another number."""
-    texts = [f"({shared}) <= (//./..)", f"0 = sum({shared})", f"({shared}) = (//node())", f"count({shared}) > 1"][
-        ::order
-    ]
+    forms = ("({}) <= (//./..)", "0 = sum({})", "({}) = (//node())", "count({}) > 1")
+    texts = [form.format(shared) for form in forms[::order]]
     document = b'<!-- 1 --><?p 2?><b>x<!--3--><a x="4">5</a><b>6</b><a x="7"/></b>'
     index = Index()
     index.add_many([(text, text) for text in texts])
