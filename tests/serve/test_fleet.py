@@ -171,14 +171,14 @@ def pull(worker: FleetWorker, id: str, **form: int) -> list[dict[str, int | str]
 
 
 def pull_all(worker: FleetWorker, id: str, count: int) -> list[dict[str, int | str]]:
-    """So many different ones: after a failure NATS may bring one of them twice."""
+    """So many different ones. Of what failed NATS may bring one twice, and another when its time is over."""
     taken: dict[int | str, dict[str, int | str]] = {}
 
     def is_complete() -> bool:
         taken.update((one["delivery"], one) for one in pull(worker, id, max=count - len(taken), wait_ms=1_000))
         return len(taken) == count
 
-    eventually(is_complete)
+    eventually(is_complete, seconds=60)
     return list(taken.values())
 
 
@@ -196,7 +196,7 @@ def test_pull_at_one_worker_and_acknowledge_at_another(pair: Workers) -> None:
     assert two.ask("POST", "/v1/subscriptions/pulled:fail", {"deliveries": ids[3:]}).json["settled"] == 2
     again = pull_all(one, "pulled", 2)
     assert {delivery["delivery"] for delivery in again} == set(ids[3:])
-    assert {delivery["attempt"] for delivery in again} == {2}
+    assert min(int(delivery["attempt"]) for delivery in again) == 2
     # A stream that is opened now begins with what is not acknowledged.
     with two.events("pulled") as events:
         assert {event["delivery"] for event in events.take(2)} == set(ids[3:]) or taken[:3] != sorted(

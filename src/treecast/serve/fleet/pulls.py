@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 from nats.aio.msg import Msg
@@ -28,7 +29,10 @@ from treecast.serve.fleet.records import DELIVERIES, NANOSECONDS, DeliveryRecord
 GRACE_MS = 1_000
 """NATS has so long to say that there is nothing, or no more."""
 RETRY_MS, RETRY_MS_MAX = 1_000, 60_000
-"""A delivery that failed is tried again after so long, then after twice as long, and so on."""
+"""A delivery that failed is tried again after so long, then after twice as long, and so on; at the latest when the time
+for its acknowledgement is over, since NATS brings it again then."""
+FAILED_MAX = 10_000
+"""Deliveries that failed and wait for that here. Of others NATS alone keeps the time."""
 
 
 def consumer_of(subscription: str) -> str:
@@ -63,6 +67,7 @@ class FleetPulls:
         self._record_at_change: dict[str, SubscriptionRecord] = {}
         """By subscription: as it was when its consumer was made or changed."""
         self._waiting = 0
+        self._failed: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         await self._backbone.client.subscribe(self._backbone.names.settle, cb=self._on_settle_request)
@@ -195,16 +200,32 @@ class FleetPulls:
         own = {id: held_deliveries.pop(id) for id in dict.fromkeys(ids) if id in held_deliveries}
 
         async def settle(one: _HeldDelivery) -> bool:
-            delay_ms = min(RETRY_MS * 2 ** (one.attempt - 1), RETRY_MS_MAX) if one.attempt < 32 else RETRY_MS_MAX
-            text = b'-NAK {"delay": %d}' % (delay_ms * NANOSECONDS) if is_failed else b"+ACK"
+            if is_failed:
+                self._fail_later(one)
+                return True
             try:
-                await self._backbone.request(one.reply, text)
+                await self._backbone.request(one.reply, b"+ACK")
             except BackboneError:
                 return False
             return True
 
         outcomes = await asyncio.gather(*(settle(one) for one in own.values()))
         return {id for id, is_settled in zip(own, outcomes, strict=True) if is_settled}
+
+    def _fail_later(self, one: _HeldDelivery) -> None:
+        """NATS is told when the delivery may come again. It could wait itself, but of two that are to come at the same
+        time nats-server 2.9 then often brings one twice, and the other when its acknowledgement is overdue."""
+        delay_ms = min(RETRY_MS * 2 ** (one.attempt - 1), RETRY_MS_MAX) if one.attempt < 32 else RETRY_MS_MAX
+        if steady_ms() + delay_ms >= one.end_ms or len(self._failed) >= FAILED_MAX:
+            return
+        task = asyncio.create_task(self._fail_after(one.reply, delay_ms))
+        self._failed.add(task)
+        task.add_done_callback(self._failed.discard)
+
+    async def _fail_after(self, reply: str, delay_ms: int) -> None:
+        await asyncio.sleep(delay_ms / 1000)
+        with suppress(BackboneError):  # then it comes when its acknowledgement is overdue
+            await self._backbone.request(reply, b"-NAK")
 
     async def _ask_others(self, question: Settle) -> set[str]:
         """What other workers have settled, of those that hold it."""
