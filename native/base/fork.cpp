@@ -15,7 +15,6 @@ namespace treecast {
 
 namespace {
 
-
 // All locks that exist.
 class Registry {
 public:

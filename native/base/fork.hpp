@@ -21,7 +21,6 @@
 
 namespace treecast {
 
-
 // A lock that fork() takes and gives back, in both processes.
 class MomentaryLock {
 public:

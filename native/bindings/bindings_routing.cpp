@@ -95,8 +95,8 @@ nb::tuple route_forms(Index& index, const std::vector<nb::bytes>& forms, bool is
     return nb::make_tuple(nb::cast(answers), out, refusals(routing));
 }
 
-// The same for parcels, without Documents. What is for all of `enough` is for everybody. With `own` (an index, bytes_max, limits), the deliveries of what is
-// for `own_bit` are made too, as many as fit, while the document is there; `render_parcels` has them then.
+// The same for parcels, without Documents. What is for all of `enough` is for everybody.
+// With `own` (an index, bytes_max, limits), what is for `own_bit` is rendered as well, as long as there is room: `render_parcels` returns it.
 // PERF: bench/network_cpu.py, passes on and delivers. To keep documents until then takes longer: they displace each other from the caches.
 nb::tuple route_parcels(Index& index, const HeldParcels& parcels, const std::optional<std::vector<nb::bytes>>& plain, bool is_text,
                         const WireDictionary* dictionary, const Limits& limits, Targets& targets, uint64_t enough, uint64_t found,

@@ -294,12 +294,13 @@ void Columns::run_set(const ColumnPlan::Node& node, size_t own, size_t begin, si
             case Relation::ne:
                 for (size_t i = 0; i < size; ++i) {
                     const bool has_number = least[i] == least[i];
-                    out[i] = column.has_nan[begin + i] || (has_number && (least[i] != other(i) || largest[i] != other(i)));
+                    out[i] = column.has_nan[begin + i] | (int(has_number) & (int(least[i] != other(i)) | int(largest[i] != other(i))));
                 }
                 return;
             case Relation::eq: break;
         }
-        for (size_t i = 0; i < size; ++i) out[i] = least[i] <= other(i) && other(i) <= largest[i];
+        // Numbers and not truth values, so that nothing is left out and the loop stays one of vectors.
+        for (size_t i = 0; i < size; ++i) out[i] = int(least[i] <= other(i)) & int(other(i) <= largest[i]);
         for (size_t i = 0; i < size; ++i) {
             if (!out[i]) continue;
             const size_t from = begin + i ? column.ends[begin + i - 1] : 0;

@@ -12,13 +12,13 @@ from treecast.index.rendering import FormCodec
 
 class Question(NamedTuple):
     """`targets` says for which targets each subscription is, whose id is a number. `found` are those that want every
-    document. Once all of `enough` are found, nothing more is looked for; 0: everything is. What is for one of `own`, or
-    may be, is needed again."""
+    document. Once all of `enough` are found, nothing more is looked for; 0: everything is. What is for one of
+    `needed`, or may be, is needed again."""
 
     targets: _native.Targets
     enough: int
     found: int
-    own: int = 0
+    needed: int = 0
 
 
 OwnIndex = tuple[_native.Index, int, _native.RenderLimits]
