@@ -110,7 +110,7 @@ class Matcher:
         version = await self._backbone.last_sequence(CATALOG)
         if not await self._catalog.reach(version, self._settings.catalog_ms_max):
             self.returned += len(messages)
-            # The worker waits, and not NATS: of what it is to bring later, nats-server 2.9 brings some twice and some far
+            # The worker waits, and not NATS: of what it is to bring later, nats-server 2.9 brings some twice, some far
             # too late. Whoever ends meanwhile gives back at once what it has taken.
             try:
                 await asyncio.sleep(self._settings.retry_ms / 1000)
