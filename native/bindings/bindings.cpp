@@ -59,7 +59,7 @@ NB_MODULE(_native, m) {
     bind_transformation(m);
     bind_wire(m, testing);
     bind_parcels(m);
-    bind_routing(m);
+    bind_routing(m, testing);
     bind_lines(m);
     bind_lanes(m);
     bind_checksum(m, testing);

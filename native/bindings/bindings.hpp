@@ -42,7 +42,7 @@ void bind_deliver(nb::module_& m, nb::module_& testing);
 void bind_restructure(nb::module_& m, nb::module_& testing);
 void bind_transformation(nb::module_& m);
 void bind_wire(nb::module_& m, nb::module_& testing);
-void bind_routing(nb::module_& m);
+void bind_routing(nb::module_& m, nb::module_& testing);
 void bind_lines(nb::module_& m);
 void bind_lanes(nb::module_& m);
 void bind_parcels(nb::module_& m);

@@ -151,12 +151,16 @@ nb::bytes hashes_of(const std::vector<std::string>& values) {
 
 using PlaceAndSet = std::tuple<std::string, std::string, std::string, std::string, std::shared_ptr<ValueSet>>;
 
-void set_values(Targets& targets, uint64_t number, uint64_t bits, const std::vector<PlaceAndSet>& given) {
+using GivenStep = std::tuple<bool, std::string, std::string>;
+
+void set_values(Targets& targets, uint64_t number, uint64_t bits, const std::vector<PlaceAndSet>& given, const std::vector<GivenStep>& steps) {
     Targets::Sets sets;
+    std::vector<ValueStep> path;
     for (const auto& [element_uri, element, attribute_uri, attribute, set] : given)
         sets.emplace_back(ValuePlace{element_uri, element, attribute_uri, attribute}, set);
+    for (const auto& [is_anywhere, uri, name] : steps) path.push_back({is_anywhere, uri, name});
     WithoutGil released;
-    targets.set(number, bits, sets);
+    targets.set(number, bits, sets, path);
 }
 
 void bind_value_set(nb::module_& m) {
@@ -194,15 +198,17 @@ void bind_value_set(nb::module_& m) {
 
 }  // namespace
 
-void bind_routing(nb::module_& m) {
+void bind_routing(nb::module_& m, nb::module_& testing) {
     bind_value_set(m);
     nb::class_<Targets>(m, "Targets")
         .def(nb::init<>())
         .def("set", [](Targets& targets, uint64_t number, uint64_t bits) { targets.set(number, bits); }, nb::arg("number"),
              nb::arg("targets"), nb::call_guard<WithoutGil>(), "The targets, as bits, of the subscription whose id is this number.")
         .def("set_values", &set_values, nb::arg("number"), nb::arg("targets"), nb::arg("sets"),
+             nb::arg("path"),
              "The same where a target wants only documents with a value of its set: (URI, name of elements or \"\", URI, name of an "
-             "attribute or \"\" for the text, set), for each of the places.");
+             "attribute or \"\" for the text, set), for each of the places. With a path, (whether it is a descendant, URI, name or \"\") "
+             "of each step, that is all it says: such a value, of an element that the path leads to.");
     m.def("route", &route, nb::arg("index"), nb::arg("documents"), nb::arg("targets"), nb::arg("enough"), nb::arg("found"),
           nb::sig("def route(index: Index, documents: Sequence[object], targets: Targets, enough: int, found: int) -> "
                   "tuple[list[int], list[tuple[int, Exception]]]"),
@@ -221,6 +227,12 @@ void bind_routing(nb::module_& m) {
                   "own: tuple[Index, int, RenderLimits] | None) -> tuple[list[int], list[tuple[int, Exception]]]"),
           "The same for parcels. With `own` (an index, its `bytes_max` and limits), what the target `own_bit` gets is rendered too, for "
           "`render_parcels`.");
+    testing.def("routed", [](const Index& index) { return index.counts().routed; }, nb::arg("index"),
+                "Documents that machines were run for, to route them, since the caches were dropped.");
+    testing.def("values_hashed", [](const Targets& targets) { return targets.places().hashed(); }, nb::arg("targets"),
+                "Values of documents that were hashed.");
+    testing.def("values_passed", [](const Targets& targets) { return targets.places().passed(); }, nb::arg("targets"),
+                "Attributes and elements that were gone through for their values.");
 }
 
 }  // namespace treecast

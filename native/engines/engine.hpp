@@ -47,6 +47,10 @@ struct Undecided {
 class ValueTargets {
 public:
     static constexpr uint64_t marker = 1ull << 63;      // of such slots, beside the targets that may be theirs
+    // First of all for each document: more targets that want it, as far as its values tell without a machine. is_open(): afterwards,
+    // whether machines may find others.
+    virtual uint64_t find(const Document& document, uint64_t enough, uint64_t found) = 0;
+    virtual bool is_open(uint64_t found) const = 0;
     virtual uint64_t targets_of(uint32_t slot, const Document& document, uint64_t found) = 0;
 
 protected:
@@ -85,6 +89,7 @@ struct RunCounts {
     uint64_t delta_rows = 0, delta_events = 0;           // see Delta::Run
     uint64_t chains_walked = 0;        // of paths that a machine has found; see LazyDfaEngine
     uint64_t delta_chains_walked = 0;  // of paths that the delta has found
+    uint64_t routed = 0;               // documents that machines were run for, to route them
 };
 
 // What one thread needs to match. After an exception it is not used again.

@@ -159,6 +159,7 @@ void LazyDfaRun::match(const View& view, const Document& document, bool to_rende
 // longest; what the first have answered, the others need not. Within a machine, a document is walked to its end. A query is evaluated only if its targets are not found yet.
 uint64_t LazyDfaRun::route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found) {
     const LazyDfaState& state = state_of(view);
+    ++routed_;
     routed_undecided_.clear();
     begin(state, document, true, routed_undecided_);       // what is undecided counts
     size_t trees = 0;

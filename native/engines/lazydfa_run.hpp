@@ -26,7 +26,7 @@ public:
     uint64_t route(const View& view, const Document& document, const RouteQuestion& question, uint64_t found) override;
     void rest() override;
     uint64_t looked_at() const override;
-    RunCounts counts() const override { return {delta_run_.rows_made, delta_run_.events_walked, chains_walked_, delta_chains_walked_}; }
+    RunCounts counts() const override { return {delta_run_.rows_made, delta_run_.events_walked, chains_walked_, delta_chains_walked_, routed_}; }
 
 private:
     // The run of one machine. `serial` identifies the machine, so a cache never outlives it.
@@ -67,7 +67,7 @@ private:
     std::vector<uint8_t> has_text_;             // by element: it has a text node child
     std::vector<uint32_t> chained_;             // paths that were found, and whose chains are still to be walked
     std::vector<const uint32_t*> listed_;       // see MachinePlace::list_of
-    uint64_t chains_walked_ = 0, delta_chains_walked_ = 0;
+    uint64_t chains_walked_ = 0, delta_chains_walked_ = 0, routed_ = 0;
     std::vector<uint64_t> seen_;                // by slot: subscriptions with several paths, this document
     std::vector<uint32_t> seen_slots_;
     Evaluator evaluator_;                       // decides what patterns cannot say

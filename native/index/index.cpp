@@ -117,6 +117,7 @@ RunCounts Index::counts() const {
         total.delta_rows += counts.delta_rows, total.delta_events += counts.delta_events;
         total.chains_walked += counts.chains_walked;
         total.delta_chains_walked += counts.delta_chains_walked;
+        total.routed += counts.routed;
     }
     return total;
 }
@@ -218,7 +219,6 @@ void Index::Router::keep() { run_->matcher.keep(); }
 
 uint64_t Index::Router::route(const GivenDocument& given) {
     Interrupt::check(1000);
-    routing_.targets.begin_document();
     return run_->matcher->route(*run_->view, given, run_->question, routing_.found);
 }
 

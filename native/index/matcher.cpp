@@ -23,6 +23,8 @@ const Document& Matcher::match(const View& view, const GivenDocument& given, Out
 
 uint64_t Matcher::route(const View& view, const GivenDocument& given, const RouteQuestion& question, uint64_t found) {
     const Document& document = given.read ? *given.read : reader_.read(given.bytes);
+    found = question.values.find(document, question.enough, found);
+    if (question.is_answered(found) || !question.values.is_open(found)) return found;
     if (!run_) adopt(view);
     try {
         return run_->route(view, document, question, found);

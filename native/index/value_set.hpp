@@ -37,6 +37,9 @@ public:
     uint64_t size() const { return size_; }
     uint64_t bytes() const { return slots_.size() * sizeof(Slot); }
     uint64_t word(uint64_t hash) const;
+    void prefetch(uint64_t hash) const {                        // for a word that is asked for soon
+        if (!slots_.empty()) __builtin_prefetch(&slots_[home(hash | present)]);
+    }
 
 private:
     struct Slot { uint64_t key = 0, word = 0; };                // key 0: empty

@@ -85,6 +85,8 @@ class Tree:
         assert self.known == self.middle.aggregate() == self.middle.rebuilt() == self.root.collect("middle")
         for name, table in self.brokers.items():
             assert table.aggregate() == table.rebuilt() == self.middle.collect(name)
+            query = self.middle.collect(name)
+            assert self.middle.size(name) == (len(query), query.values)
         routes, up = self.middle.route(documents), self.root.route(documents)
         for name, held in self.held.items():
             index = Index(seed=1)
@@ -135,6 +137,20 @@ def check_tree(seed: int) -> None:
         tree.held[name] = []
     tree.tell(tree.middle.refine())
     assert tree.known == RoutingQuery() and not len(tree.middle) and not tree.middle.values
+
+
+@pytest.mark.parametrize("values_min", [3, 1_000])
+def test_any_attribute_has_no_set_and_no_beginning(values_min: int) -> None:
+    """`@*` is equal to a text where one of the attributes is; a function would speak of the first."""
+    settings = RoutingSettings(entries_max=20, set_values_min=values_min)
+    table, root = RoutingTable(settings, seed=1), RoutingTable(has_parent=False, seed=1)
+    queries = [f'/a/b[@*="x{number}"]' for number in range(60)]
+    delta = travelled(table.update_many(LOCAL, conjunctions(queries), []))
+    root.update("below", delta.added, delta.removed)
+    assert len(root) <= settings.entries_max
+    documents = [f'<a><b y="z" x="x{number}"/></a>'.encode() for number in range(60)]
+    assert table.route(documents) == [(LOCAL,)] * 60
+    assert root.route(documents) == [("below",)] * 60
 
 
 @pytest.mark.parametrize("parts", [1, 40])

@@ -36,7 +36,7 @@ _COMPARE = re.compile(rf"\[({_TARGET})(=|!=|<=|>=|<|>)({_VALUE})\]")
 _CALL = re.compile(rf"\[([a-z-]+)\(({_TARGET}), (\"[^\"]*\"|'[^']*')\)\]")
 _EXISTS = re.compile(rf"\[(text\(\)|@{_NAME})\]")
 _LOCAL_NAME = re.compile(r"\*\[local-name\(\)=\"([^\"]*)\"\]")
-_FURTHER = frozenset(f"{URI}!<>() ")  # none of them is in the name of an attribute that is compared and nothing else
+_FURTHER = frozenset(f"{URI}!<>()* ")  # none of them is in the name of an attribute that is compared and nothing else
 _FRESH = "_"  # the name of elements of which nothing is known
 
 

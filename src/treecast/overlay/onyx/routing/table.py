@@ -53,7 +53,7 @@ from treecast.overlay.onyx.routing.routing_query import (
 from treecast.overlay.onyx.routing.sample import Later, Sample
 from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.summary import Summary
-from treecast.overlay.onyx.routing.value_sets import places_of
+from treecast.overlay.onyx.routing.value_sets import path_of, places_of
 
 LOCAL = ""
 """The target that stands for a broker's own subscriptions: no broker has an empty name."""
@@ -91,6 +91,7 @@ class RoutingTable:
         self._conjunctions: dict[str, Conjunction] = {}
         self._next = 0
         self._sets: dict[Conjunction, list[_native.ValueSet]] = {}  # of set forms, by hole: values with bits of targets
+        self._value_counts: dict[str, int] = {}  # by target: how many values its set forms have
         self._bits: dict[str, int] = {}  # by target, as the index knows them
         self._masks = _native.Targets()  # by number of the index
         self._names: dict[int, tuple[str, ...]] = {}  # of sets of bits that were found
@@ -104,6 +105,10 @@ class RoutingTable:
     def targets(self) -> tuple[str, ...]:
         """The names of the targets that want anything."""
         return tuple(sorted(self._targets))
+
+    def size(self, target: str) -> tuple[int, int]:
+        """How many conjunctions a target has, and how many values in sets."""
+        return len(self._targets.get(target, ())), self._value_counts.get(target, 0)
 
     def collect(self, target: str) -> RoutingQuery:
         """The routing query of a target, as collected from its deltas."""
@@ -178,6 +183,9 @@ class RoutingTable:
             self._wanting.setdefault(each, {})[target] = None
         fresh = [each for each in came if len(self._wanting[each]) == 1]
         net = [(form, *self._change_values(form, bit, *change)) for form, change in changes.items()]
+        if changes:
+            more_bytes = sum(sum(map(len, gained)) - sum(map(len, lost)) for gained, lost in changes.values())
+            self._value_counts[target] = self._value_counts.get(target, 0) + more_bytes // HASH_BYTES
         gone: list[Conjunction] = []
         for each in went:
             del row[each]
@@ -190,6 +198,7 @@ class RoutingTable:
         self._index_drop(gone)
         if not row:
             del self._targets[target], self._bits[target]
+            self._value_counts.pop(target, None)
         if came or went:
             self._set_bits([each for each in (*came, *went) if each in self._wanting])
             self._signatures.clear()
@@ -381,7 +390,7 @@ class RoutingTable:
                 sets = self._sets.get(each)
                 if sets and mask:
                     places = [(*place, values) for place, values in zip(places_of(each), sets, strict=True)]
-                    self._masks.set_values(int(number), mask & _ALL_BITS, places)
+                    self._masks.set_values(int(number), mask & _ALL_BITS, places, path_of(each))
                 else:
                     self._masks.set(int(number), mask & _ALL_BITS)
 

@@ -14,22 +14,27 @@ one in 2^40 for each value of the set; one that is in the set always passes.
     True
 
 Holes of one form that are about the same value of elements of the same name share a set. All values of a conjunction
-are in it: what it matches has one of them, at least.
+are in it: what it matches has one of them, at least. A form that is only a path and a hole at its end (`path_of`) is
+decided by the values alone, without a machine: there the value has to stand where the path leads.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from treecast import _native
 from treecast.overlay.onyx.routing.routing_query import LOCAL, URI, Conjunction, describe, holes_of, is_plain
 from treecast.overlay.onyx.routing.value_groups import Form, FormKey, Part, read_form
 
-__all__ = ["SetForm", "ValueCounts", "best_form", "describe", "hole", "places_of", "value_hashes"]
+__all__ = ["SetForm", "ValueCounts", "best_form", "describe", "hole", "path_of", "places_of", "value_hashes"]
 
 Values = tuple[tuple[str, ...], ...]
 """The values of a conjunction, for each of the holes of its form."""
 _VALUES_EACH = 8  # conjunctions that a set form stands for, on average, where other tests are kept
+_NAME = rf"(?:{URI}[^{URI}{LOCAL}]+{LOCAL})?[^\W\d][\w.-]*"
+_STEP = re.compile(rf"(?P<gap>//?)(?P<name>\*|{_NAME})")
+_HOLE = re.compile(rf"\[#(?:\.|@{_NAME})\]")
 FORMS_EACH = 64  # set forms that come of one form: a document that matches them all asks each for its values
 
 
@@ -47,6 +52,24 @@ def places_of(form: Conjunction) -> list[tuple[str, str, str, str]]:
     """For each hole, where its values are: URI and name of elements, "" for any; URI and name of an attribute, "" for
     the text of the element."""
     return [(*_expanded(name if is_plain(name) else ""), *_expanded(target[1:])) for name, target in holes_of(form)]
+
+
+def path_of(form: Conjunction) -> list[tuple[bool, str, str]]:
+    """Of a form that asks for nothing but a path and one value of the element at its end: for each step whether it is
+    to descendants, URI and name, "" for any. Of any other: nothing.
+
+    >>> path_of((("/news", "//item", "[#@code]"),))
+    [(False, '', 'news'), (True, '', 'item')]
+    >>> path_of((("/news", "//item", "[#@code]", '[@lang="en"]'),))
+    []
+    """
+    if len(form) != 1 or len(form[0]) < 2:
+        return []
+    *steps, test = form[0]
+    found = [_STEP.fullmatch(step) for step in steps]
+    if not _HOLE.fullmatch(test) or not all(found):
+        return []
+    return [(one["gap"] == "//", *_expanded(one["name"].removesuffix("*"))) for one in found if one]
 
 
 def _expanded(name: str) -> tuple[str, str]:
