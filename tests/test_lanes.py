@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -207,3 +208,175 @@ def test_forms_are_rendered_as_documents_are(format: str) -> None:
         parcels = Parcels.of(Parcel(place, "s", "", 1, format, form) for place, form in enumerate(bodies, 1))
         broken = index.render_parcels(codec, parcels.native, 0)
         assert [place for place, _ in broken.rejected] == [1] and broken.documents == 3
+
+
+class Line:
+    """One lane and the subscriptions of an index on it: each document of `publish` matches some of them."""
+
+    def __init__(self, *ids: str) -> None:
+        self.index, self.lanes = Index(), _native.Lanes(1_000)
+        self.lane = self.lanes.open_lane()
+        self.slots: dict[str, int] = {}
+        self.number = self.serial = 0
+        for id in ids:
+            self.join(id)
+
+    def join(self, id: str) -> None:
+        self.serial += 1
+        self.index.add(id, f"/a/b[. = '{id}']")
+        self.slots[id] = self.lanes.join(id, self.lane, self.serial, self.number, 5)
+
+    def leave(self, id: str) -> list[int]:
+        self.index.remove(id)
+        return self.lanes.leave(self.slots.pop(id))[0]
+
+    def publish(self, *documents: Sequence[str]) -> list[tuple[int, str]]:
+        """Each was published at ten times its number, and is stored. Returns what is on no lane."""
+        texts = [b"<a>" + b"".join(b"<b>%s</b>" % id.encode() for id in ids) + b"</a>" for ids in documents]
+        batch = self.index.render_columns(texts, report=True, texts=_native.Texts.all)
+        count = len(documents)
+        published = [10 * (self.number + place) for place in range(1, count + 1)]
+        given = (["s"] * count, [""] * count, published, "o", published)
+        others = self.lanes.store(batch, [True] * count, *given, self.number, self.number, {})[3]
+        self.number += count
+        return others
+
+    def take(self, message: int, count: int = 1_000) -> list[tuple[str, int]]:
+        made = self.lanes.take(self.lane, message, count, 1 << 30)
+        assert made is not None
+        items = msgspec.msgpack.decode(made[0])
+        assert all((published, origin) == (10 * number, 10 * number) for _, number, published, _, _, _, origin in items)
+        assert [made[1][place] for _, _, _, _, place, _, _ in items] == [number for _, number, *_ in items]
+        return [(id, number) for id, number, *_ in items]
+
+    def acknowledge(self, *messages: int) -> dict[str, Any]:
+        _, ids, cursors, strays = self.lanes.acknowledge(self.lane, messages)
+        assert not strays
+        return {id: msgspec.msgpack.decode(cursor) for id, cursor in zip(ids, cursors, strict=True)}
+
+
+def outside_in(numbers: list[int]) -> list[int]:
+    return [number for pair in zip(numbers, reversed(numbers), strict=True) for number in pair][: len(numbers)]
+
+
+@pytest.mark.parametrize("order", [list, lambda numbers: numbers[::-1], outside_in], ids=["up", "down", "outside in"])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 40])
+def test_as_many_wait_as_there_is_room_for_and_more(count: int, order: Callable[[list[int]], list[int]]) -> None:
+    """Few documents lie with their subscription, many elsewhere: nobody can tell, in whatever order they are done."""
+    line = Line("a", "z" * 40)
+    for turn in range(3):
+        first = line.number + 1
+        line.publish(*[list(line.slots)] * count)
+        numbers = list(range(first, first + count))
+        for number in numbers:  # two messages each
+            assert line.take(2 * number, 1) == [("a", number)]
+            assert line.take(2 * number + 1, 1) == [("z" * 40, number)]
+            sent = number - first + 1
+            assert line.lanes.depth(line.slots["a"]) == (count, count - sent)
+        waiting, newest = numbers[:], numbers[-1]
+        for number in order(numbers):
+            waiting.remove(number)
+            floor = waiting[0] - 1 if waiting else newest
+            done = [one for one in numbers if one > floor and one not in waiting]
+            assert line.acknowledge(2 * number) == {"a": [floor, done]}
+            slot = line.slots["a"]
+            assert (line.lanes.floor(slot), line.lanes.done(slot)) == (floor, done)
+            assert line.lanes.depth(slot) == (len(waiting), 0) and line.lanes.longest() == count
+        assert line.acknowledge(*(2 * number + 1 for number in numbers)) == {"z" * 40: [newest, []]}
+        assert line.lanes.unfinished == line.lanes.first_unfinished() == line.lanes.total == 0, turn
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_who_leaves_takes_along_what_it_waits_for(count: int) -> None:
+    line = Line("a", "b")
+    line.publish(*[["a", "b"]] * count)
+    assert line.take(1, 2 * (count - 1) + 1)[-1] == ("a", count)
+    assert line.lanes.leave(line.slots["a"]) == (list(range(1, count + 1)), 0, [], count)
+    assert line.lanes.leave(line.slots["b"]) == (list(range(1, count + 1)), 1, [], count)
+    assert line.lanes.unfinished == line.lanes.total == line.lanes.on_lane(line.lane) == 0
+
+
+@pytest.mark.parametrize("size", [1, 12, 13, 14, 15, 255, 256, 261, 300])
+def test_ids_of_any_length(size: int) -> None:
+    """Those that differ in their last character only are not taken for each other, nor those that begin others."""
+    ids = ["i" * (size - 1) + end for end in "xyé"] + ["i" * size + "x"]
+    line = Line(*ids)
+    line.publish(ids[:1], ids[1:2], ids[2:], ids)
+    wanted = [(ids[0], 1), (ids[1], 2), (ids[2], 3), (ids[3], 3), *((id, 4) for id in ids)]
+    assert line.take(1) == wanted
+    assert line.acknowledge(1) == {id: [4, []] for id in ids}
+
+
+@pytest.mark.parametrize(("given", "told"), [(5, 5), (1 << 31, 1 << 31), (1 << 40, (1 << 32) - 1)])
+def test_a_long_time_to_acknowledge(given: int, told: int) -> None:
+    """What there is no room for is as long as there is room for: 49 days."""
+    line = Line()
+    line.index.add("a", "/a/b")
+    line.lanes.join("a", line.lane, 1, 0, given)
+    line.publish(["a"])
+    made = line.lanes.take(line.lane, 1, 10, 1 << 20)
+    assert made is not None and made[3] == told
+
+
+def test_a_slot_of_the_index_that_is_used_again() -> None:
+    """A delivery finds its subscription where it was last time, if it is still that one."""
+    line = Line("a", "b")
+    line.join("c0")
+    for n in range(20):
+        assert line.publish([f"c{n}", "b"]) == []
+        assert line.leave(f"c{n}") == [n + 1]
+        line.join(f"c{n + 1}")
+    line.index.add("elsewhere", "/a/b[. = 'e']")
+    assert line.publish(["e"]) == [(0, "elsewhere")]
+    assert line.lanes.depth(line.slots["b"]) == (20, 20)
+
+
+def test_documents_are_found_between_those_that_are_done() -> None:
+    """Somebody is slow, another is not, and some documents are nobody's."""
+    line, draw = Line("slow", "fast"), Random(3)
+    slow: dict[int, int] = {}  # by message: its document
+    for message in range(2, 602, 2):
+        first = draw.choice([["slow"], ["fast"], ["fast"], [], []]) if slow else ["slow"]
+        line.publish(first, ["fast"])
+        if first == ["slow"]:
+            slow[message] = line.number - 1
+            assert line.take(message, 1) == [("slow", line.number - 1)]
+        assert line.take(message + 1)[-1] == ("fast", line.number)
+        assert line.acknowledge(message + 1) == {"fast": [line.number, []]}
+        assert (line.lanes.unfinished, line.lanes.first_unfinished()) == (len(slow), 1)
+    for message in draw.sample(sorted(slow), len(slow)):
+        line.acknowledge(message)
+        del slow[message]
+        unfinished = (line.lanes.unfinished, line.lanes.first_unfinished())
+        assert unfinished == (len(slow), min(slow.values(), default=0))
+
+
+def test_bodies_of_a_message_are_numbered_as_they_come() -> None:
+    """Also if they do not ascend, and come again."""
+    index = Index()
+    queries = {"part": ("//b", "elements"), "whole": ("/a", "document"), "other": ("//c", "elements")}
+    for id in ("part", "whole", "other", "part2", "whole2"):
+        query, deliver = queries[id.rstrip("2")]
+        index.add(id, query, deliver=deliver)  # type: ignore[arg-type]
+    lanes = _native.Lanes(10)
+    lane = lanes.open_lane()
+    for serial, id in enumerate(("part", "whole", "other", "part2", "whole2"), 1):
+        lanes.join(id, lane, serial, 0, 5)
+    batch = index.render_columns([b"<a><b/><c/></a>", b"<a><b/></a>"], report=True, texts=_native.Texts.all)
+    lanes.store(batch, [True] * 2, ["s"] * 2, [""] * 2, [1] * 2, "", [0] * 2, 0, 0, {})
+    made = lanes.take(lane, 1, 100, 1 << 20)
+    assert made is not None
+    items = msgspec.msgpack.decode(made[0])
+    assert made[1] == list(dict.fromkeys(made[1][item[4]] for item in items)), "in the order in which they come"
+    bodies = {(item[0].rstrip("2"), item[1]): made[1][item[4]] for item in items}
+    assert bodies == {("part", 1): 2, ("whole", 1): 1, ("other", 1): 3, ("part", 2): 5, ("whole", 2): 4}
+    assert len(items) == 9 and len(made[1]) == 5
+
+
+def test_cursors_that_are_equal_are_one_object() -> None:
+    """Most subscriptions of a document come equally far."""
+    line = Line("a", "b", "c")
+    line.publish(["a", "b", "c"], ["c"])
+    line.take(1)
+    _, ids, cursors, _ = line.lanes.acknowledge(line.lane, [1])
+    assert ids == ["a", "b", "c"] and cursors[0] is cursors[1] and cursors[0] != cursors[2]

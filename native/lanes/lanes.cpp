@@ -11,10 +11,37 @@ namespace treecast {
 
 namespace {
 
-constexpr uint32_t nobody = ~0u;
-constexpr int64_t hints_max = 1 << 24;
+// How many deliveries ahead something is asked for: see Subscribers::prefetch.
+constexpr size_t hints_ahead = 24, subscribers_ahead = 16, rests_ahead = 8, lists_ahead = 4;
 constexpr size_t stale_few = 64;                // not worth looking for
 constexpr size_t done_stored_max = 1'000;       // in one row; what is not stored may come again after a restart
+
+// Bodies of a message, each once, and their places. They mostly ascend, and then nothing has to be looked for.
+class BodyPlaces {
+public:
+    explicit BodyPlaces(std::vector<int64_t>& bodies) : bodies_(bodies) {}
+    size_t of(int64_t body) {
+        if (body == last_) return place_;
+        last_ = body;
+        if (body > highest_) {
+            highest_ = body;
+            place_ = bodies_.size();
+            bodies_.push_back(body);
+            return place_;
+        }
+        for (; known_ < bodies_.size(); ++known_) places_.emplace(bodies_[known_], known_);
+        auto [known, is_first] = places_.emplace(body, bodies_.size());
+        if (is_first) bodies_.push_back(body);
+        return place_ = known->second;
+    }
+
+private:
+    std::vector<int64_t>& bodies_;
+    int64_t last_ = -1, highest_ = -1;
+    size_t place_ = 0;                          // of the last one
+    NumberMap<int64_t, size_t> places_;         // of the first `known_`, and later ones that did not ascend
+    size_t known_ = 0;
+};
 
 }  // namespace
 
@@ -45,37 +72,23 @@ void Lanes::close_lane(uint32_t lane) {
 }
 
 uint32_t Lanes::join(std::string_view id, uint32_t lane, uint64_t serial, int64_t newest, int64_t acknowledge_ms) {
-    if (!serial || slot_of_.find(id) != slot_of_.end()) throw std::logic_error("a subscription joins a lane twice");
-    uint32_t slot = slot_numbers_.take();
-    if (slot == slots_.size()) slots_.emplace_back();
-    Subscriber& subscriber = slots_[slot];
-    subscriber.id = id;
-    subscriber.serial = serial;
-    subscriber.lane = lane;
-    subscriber.newest = newest;
-    subscriber.acknowledge_ms = acknowledge_ms;
-    slot_of_.emplace(subscriber.id, slot);
+    const uint32_t slot = serial ? subscribers_.join({id, lane, serial, newest, acknowledge_ms}) : Subscribers::nobody;
+    if (slot == Subscribers::nobody) throw std::logic_error("a subscription joins a lane twice");
     return slot;
 }
 
 Lanes::Leaving Lanes::leave(uint32_t slot) {
-    Subscriber& subscriber = slots_[slot];
-    assert(subscriber.serial);
-    for (int64_t document : subscriber.waiting) finish(document);
-    total_ -= subscriber.waiting.size();
-    slot_of_.erase(slot_of_.find(std::string_view(subscriber.id)));
-    Leaving left{std::move(subscriber.waiting), subscriber.ready, std::move(subscriber.done), subscriber.newest};
-    Lane& lane = lanes_[subscriber.lane];
-    lane.stale += subscriber.ready;
-    subscriber = Subscriber();
-    slot_numbers_.give_back(slot);
+    Lane& lane = lanes_[subscribers_[slot].lane];
+    Leaving left = subscribers_.leave(slot);
+    for (int64_t document : left.waiting) documents_.finish(document, 1);
+    total_ -= left.waiting.size();
+    lane.stale += left.ready;
     if (lane.stale > stale_few && lane.stale * 2 > lane.line.size()) {
         // Of what is not stale each is the next of its subscription, or behind it.
         std::erase_if(lane.line, [&](const Entry& entry) {
-            const Subscriber& owner = slots_[entry.slot];
-            size_t first = owner.waiting.size() - owner.ready;
-            return owner.serial != entry.serial ||
-                   !std::binary_search(owner.waiting.begin() + static_cast<std::ptrdiff_t>(first), owner.waiting.end(), entry.document);
+            const Subscribers::Subscriber& owner = subscribers_[entry.slot];
+            const std::span<const int64_t> ready = subscribers_.waiting(entry.slot).last(owner.ready);
+            return owner.serial != entry.serial || !std::binary_search(ready.begin(), ready.end(), entry.document);
         });
         lane.stale = 0;
     }
@@ -83,79 +96,51 @@ Lanes::Leaving Lanes::leave(uint32_t slot) {
 }
 
 int64_t Lanes::floor(uint32_t slot) const {
-    const Subscriber& subscriber = slots_[slot];
-    return subscriber.waiting.empty() ? subscriber.newest : subscriber.waiting.front() - 1;
+    const std::span<const int64_t> waiting = subscribers_.waiting(slot);
+    return waiting.empty() ? subscribers_[slot].newest : waiting.front() - 1;
 }
 
 std::string Lanes::cursor(uint32_t slot) const {
-    const Subscriber& subscriber = slots_[slot];
     std::string row;
-    size_t count = std::min(subscriber.done.size(), done_stored_max);
     message_pack::append_array(2, row);
     message_pack::append_number(static_cast<uint64_t>(floor(slot)), row);
+    if (!subscribers_[slot].has_done) {
+        message_pack::append_array(0, row);
+        return row;
+    }
+    const std::vector<int64_t>& done = subscribers_.done(slot);
+    const size_t count = std::min(done.size(), done_stored_max);
     message_pack::append_array(count, row);
-    for (size_t i = 0; i < count; ++i) message_pack::append_number(static_cast<uint64_t>(subscriber.done[i]), row);
+    for (size_t i = 0; i < count; ++i) message_pack::append_number(static_cast<uint64_t>(done[i]), row);
     return row;
-}
-
-// The slot of a subscription, or `nobody`.
-// PERF: bench/network_frame.py. Looking where it was last time touches what is needed anyway; a table of texts is elsewhere.
-uint32_t Lanes::slot_of(std::string_view id, int64_t hint) {
-    const bool has_hint = hint >= 0 && hint < hints_max;
-    const auto place = static_cast<size_t>(hint);
-    if (has_hint && place < slot_hints_.size()) {
-        const uint32_t slot = slot_hints_[place];
-        if (slot < slots_.size() && slots_[slot].serial && slots_[slot].id == id) return slot;
-    }
-    auto known = slot_of_.find(id);
-    if (known == slot_of_.end()) return nobody;
-    if (has_hint) {
-        if (place >= slot_hints_.size()) slot_hints_.resize(place + 1, nobody);
-        slot_hints_[place] = known->second;
-    }
-    return known->second;
-}
-
-// Subscribers lie where nobody has looked since their last delivery: what will be needed of them is asked for some steps ahead.
-// PERF: bench/network_cpu.py, delivers.
-void Lanes::prefetch(uint32_t slot) const {
-    if (slot >= slots_.size()) return;
-    const char* subscriber = reinterpret_cast<const char*>(&slots_[slot]);
-    for (size_t line = 0; line < sizeof(Subscriber); line += 64) __builtin_prefetch(subscriber + line);
-}
-
-void Lanes::prefetch_waiting(uint32_t slot) const {
-    if (slot < slots_.size()) __builtin_prefetch(slots_[slot].waiting.data());
 }
 
 Lanes::Enqueued Lanes::enqueue(const MatchColumns& columns) {
     Enqueued made;
     const size_t deliveries = columns.hints.size();
-    auto hinted = [&](size_t delivery) {
-        const auto place = static_cast<size_t>(columns.hints[delivery]);
-        return place < slot_hints_.size() ? slot_hints_[place] : nobody;
-    };
     uint32_t origin = origin_of(columns.origin);
     for (size_t at = 0; at < columns.documents(); ++at) {
         const int64_t number = columns.numbers[at];
         if (!number) continue;
         uint32_t count = 0;
         for (auto delivery = static_cast<size_t>(columns.ends[at]); delivery < static_cast<size_t>(columns.ends[at + 1]); ++delivery) {
-            if (delivery + subscribers_ahead < deliveries) prefetch(hinted(delivery + subscribers_ahead));
-            if (delivery + waiting_ahead < deliveries) prefetch_waiting(hinted(delivery + waiting_ahead));
+            if (delivery + hints_ahead < deliveries) {
+                subscribers_.prefetch_hint(columns.hints[delivery + hints_ahead]);
+                subscribers_.prefetch(subscribers_.hinted(columns.hints[delivery + subscribers_ahead]));
+                subscribers_.prefetch_rest(subscribers_.hinted(columns.hints[delivery + rests_ahead]));
+                subscribers_.prefetch_lists(subscribers_.hinted(columns.hints[delivery + lists_ahead]));
+            }
             const int64_t payload = columns.payloads[delivery];
             if (payload < 0) continue;          // refused
-            const uint32_t slot = slot_of(columns.id(delivery), columns.hints.empty() ? -1 : columns.hints[delivery]);
-            if (slot == nobody || slots_[slot].waiting.size() >= waiting_max_) {
+            const uint32_t slot = subscribers_.find(columns.id(delivery), deliveries ? columns.hints[delivery] : -1);
+            if (slot == Subscribers::nobody || waiting(slot) >= waiting_max_) {
                 made.others.push_back(static_cast<uint32_t>(delivery));
                 continue;
             }
-            Subscriber& subscriber = slots_[slot];
+            subscribers_.add(slot, number);
+            const Subscribers::Subscriber& subscriber = subscribers_[slot];
             const auto place = static_cast<size_t>(payload);
             const int64_t bytes = columns.payload_ends[place + 1] - columns.payload_ends[place];
-            subscriber.waiting.push_back(number);
-            ++subscriber.ready;
-            subscriber.newest = number;
             ++count;
             Lane& lane = lanes_[subscriber.lane];
             lane.line.push_back({slot, static_cast<uint32_t>(std::min<int64_t>(bytes, std::numeric_limits<uint32_t>::max())),
@@ -165,31 +150,27 @@ Lanes::Enqueued Lanes::enqueue(const MatchColumns& columns) {
         }
         if (!count) continue;
         total_ += count;
-        documents_.emplace(number, WaitedFor{count, origin, columns.published_ms[at], columns.origin_numbers[at]});
-        document_order_.push_back(number);
+        documents_.add({number, count, origin, columns.published_ms[at], columns.origin_numbers[at]});
     }
-    if (document_order_.size() > 2 * documents_.size() + stale_few)
-        std::erase_if(document_order_, [&](int64_t number) { return !documents_.contains(number); });
     for (uint32_t lane : made.lanes) lanes_[lane].is_new = false;
     return made;
 }
 
 // Whether a delivery is still to be sent: its subscription may have left since, and come back.
 bool Lanes::is_next(const Entry& entry) const {
-    const Subscriber& subscriber = slots_[entry.slot];
-    return subscriber.serial == entry.serial && subscriber.ready &&
-           subscriber.waiting[subscriber.waiting.size() - subscriber.ready] == entry.document;
+    return subscribers_[entry.slot].serial == entry.serial && subscribers_.is_next(entry.slot, entry.document);
 }
 
 bool Lanes::is_sent(const Entry& entry) const {
-    const Subscriber& subscriber = slots_[entry.slot];
-    return subscriber.serial == entry.serial &&
-           std::binary_search(subscriber.waiting.begin(), subscriber.waiting.end() - static_cast<std::ptrdiff_t>(subscriber.ready), entry.document);
+    if (subscribers_[entry.slot].serial != entry.serial) return false;
+    const std::span<const int64_t> sent = subscribers_.sent(entry.slot);
+    return std::binary_search(sent.begin(), sent.end(), entry.document);
 }
 
 Lanes::Message Lanes::take(uint32_t number_of_lane, uint64_t number, size_t items_max, size_t bytes_max) {
     Lane& lane = lanes_[number_of_lane];
     std::vector<Entry> entries;
+    entries.reserve(std::min(items_max, lane.line.size()));
     size_t bytes = 0;
     int64_t body = -1;                          // of the last delivery: those of a document come one after the other
     while (!lane.line.empty() && entries.size() < items_max && bytes < bytes_max) {
@@ -199,12 +180,13 @@ Lanes::Message Lanes::take(uint32_t number_of_lane, uint64_t number, size_t item
             --lane.stale;
             continue;
         }
-        --slots_[entry.slot].ready;
+        --subscribers_[entry.slot].ready;
         if (entry.body != body) bytes += entry.bytes;
         body = entry.body;
         entries.push_back(entry);
     }
     if (entries.empty()) return {};
+    if (entries.size() * 2 < entries.capacity()) entries.shrink_to_fit();      // it may be a while until it is acknowledged
     Message message = write_message(entries);
     lane.messages.emplace(number, std::move(entries));
     return message;
@@ -220,35 +202,23 @@ Lanes::Message Lanes::take_again(uint32_t lane, uint64_t number) const {
 
 Lanes::Message Lanes::write_message(std::span<const Entry> entries) const {
     Message message;
-    NumberMap<int64_t, size_t> places;
-    // Those of a document come one after the other, and mostly have one payload.
-    int64_t body = -1, number = -1;
-    size_t place = 0;
-    const WaitedFor* document = nullptr;
+    BodyPlaces places(message.bodies);
+    const UnfinishedDocuments::Document* document = nullptr;    // those of one come one after the other
     message.count = entries.size();
     message.acknowledge_ms = std::numeric_limits<int64_t>::max();
     message_pack::append_array(entries.size(), message.items);
     for (const Entry& entry : entries) {
-        message.acknowledge_ms = std::min(message.acknowledge_ms, slots_[entry.slot].acknowledge_ms);
-        if (entry.body != body) {
-            body = entry.body;
-            auto [known, is_first] = places.emplace(body, message.bodies.size());
-            if (is_first) message.bodies.push_back(body);
-            place = known->second;
-        }
-        if (entry.document != number) {
-            number = entry.document;
-            document = &documents_.find(number)->second;
-        }
-        write_item(entry, *document, place, message.items);
+        message.acknowledge_ms = std::min<int64_t>(message.acknowledge_ms, subscribers_[entry.slot].acknowledge_ms);
+        if (!document || document->number != entry.document) document = &documents_[entry.document];
+        write_item(entry, *document, places.of(entry.body), message.items);
     }
     return message;
 }
 
 // [subscription, document, published_ms, attempt, payload, origin, origin_number]: `Item` of overlay/messages.py.
-void Lanes::write_item(const Entry& entry, const WaitedFor& document, size_t place, std::string& out) const {
+void Lanes::write_item(const Entry& entry, const UnfinishedDocuments::Document& document, size_t place, std::string& out) const {
     message_pack::append_array(7, out);
-    message_pack::append_text(slots_[entry.slot].id, out);
+    message_pack::append_text(subscribers_.id(entry.slot), out);
     message_pack::append_number(static_cast<uint64_t>(entry.document), out);
     message_pack::append_number(static_cast<uint64_t>(document.published_ms), out);
     message_pack::append_number(1, out);        // the first attempt: there is no second one on a lane
@@ -267,52 +237,33 @@ Lanes::Acknowledged Lanes::acknowledge(uint32_t number_of_lane, std::span<const 
         uint32_t deliveries = 0;
         const std::vector<Entry>& entries = known->second;
         for (size_t at = 0; at < entries.size(); ++at) {
-            if (at + subscribers_ahead < entries.size()) prefetch(entries[at + subscribers_ahead].slot);
-            if (at + waiting_ahead < entries.size()) prefetch_waiting(entries[at + waiting_ahead].slot);
+            if (at + subscribers_ahead < entries.size()) {
+                subscribers_.prefetch(entries[at + subscribers_ahead].slot);
+                subscribers_.prefetch_rest(entries[at + rests_ahead].slot);
+                subscribers_.prefetch_lists(entries[at + lists_ahead].slot);
+            }
             const Entry& entry = entries[at];
             if (entry.document != document) {
-                if (deliveries) finish(document, deliveries);
+                if (deliveries) documents_.finish(document, deliveries);
                 document = entry.document;
                 deliveries = 0;
             }
-            Subscriber& subscriber = slots_[entry.slot];
+            Subscribers::Subscriber& subscriber = subscribers_[entry.slot];
             if (subscriber.serial != entry.serial) {
                 made.strays.emplace_back(entry.serial, entry.document);
-            } else if (settle(subscriber, entry.document)) {
+            } else if (subscribers_.settle(entry.slot, entry.document)) {
                 ++deliveries;
+                --total_;
                 if (!subscriber.is_changed) made.slots.push_back(entry.slot);
                 subscriber.is_changed = true;
             }
         }
-        if (deliveries) finish(document, deliveries);
+        if (deliveries) documents_.finish(document, deliveries);
         made.count += known->second.size();
         lane.messages.erase(known);
     }
-    for (uint32_t slot : made.slots) slots_[slot].is_changed = false;
+    for (uint32_t slot : made.slots) subscribers_[slot].is_changed = false;
     return made;
-}
-
-// A delivery is done, which the caller tells `finish`. False if it was: its subscription may have left and come back since it was sent.
-bool Lanes::settle(Subscriber& subscriber, int64_t document) {
-    auto& waiting = subscriber.waiting;
-    auto sent_end = waiting.end() - static_cast<std::ptrdiff_t>(subscriber.ready);
-    auto at = std::lower_bound(waiting.begin(), sent_end, document);
-    if (at == sent_end || *at != document) return false;
-    const bool is_first = at == waiting.begin();
-    waiting.erase(at);
-    --total_;
-    auto& done = subscriber.done;
-    if (!is_first) {
-        done.insert(std::lower_bound(done.begin(), done.end(), document), document);
-    } else if (!done.empty()) {
-        done.erase(done.begin(), waiting.empty() ? done.end() : std::lower_bound(done.begin(), done.end(), waiting.front()));
-    }
-    return true;
-}
-
-void Lanes::finish(int64_t document, uint32_t deliveries) {
-    auto known = documents_.find(document);
-    if (!(known->second.count -= deliveries)) documents_.erase(known);
 }
 
 std::vector<Lanes::Stray> Lanes::open_message(uint32_t lane, uint64_t number) {
@@ -323,17 +274,6 @@ std::vector<Lanes::Stray> Lanes::open_message(uint32_t lane, uint64_t number) {
     for (const Entry& entry : known->second) deliveries.emplace_back(entry.serial, entry.document);
     messages.erase(known);
     return deliveries;
-}
-
-int64_t Lanes::first_unfinished() {
-    while (!document_order_.empty() && !documents_.contains(document_order_.front())) document_order_.pop_front();
-    return document_order_.empty() ? 0 : document_order_.front();
-}
-
-size_t Lanes::longest() const {
-    size_t most = 0;
-    for (const Subscriber& subscriber : slots_) most = std::max(most, subscriber.waiting.size());
-    return most;
 }
 
 uint32_t Lanes::origin_of(std::string_view origin) {

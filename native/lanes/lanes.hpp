@@ -16,6 +16,8 @@
 
 #include "base/recycled_ids.hpp"
 #include "base/seeded_hash.hpp"
+#include "lanes/subscribers.hpp"
+#include "lanes/unfinished_documents.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -66,23 +68,17 @@ public:
     // that it had. Returns its slot.
     uint32_t join(std::string_view id, uint32_t lane, uint64_t serial, int64_t newest, int64_t acknowledge_ms);
 
-    struct Leaving {
-        std::vector<int64_t> waiting;           // ascending
-        size_t ready = 0;                       // the last so many were not sent
-        std::vector<int64_t> done;              // after the first that waits
-        int64_t newest = 0;
-    };
+    using Leaving = Subscribers::Leaving;
     Leaving leave(uint32_t slot);
 
-    size_t waiting(uint32_t slot) const { return slots_[slot].waiting.size(); }
-    size_t ready(uint32_t slot) const { return slots_[slot].ready; }
+    size_t waiting(uint32_t slot) const { return subscribers_[slot].waiting; }
+    size_t ready(uint32_t slot) const { return subscribers_[slot].ready; }
     // All deliveries up to this document are done,
     int64_t floor(uint32_t slot) const;
     // and these after it.
-    const std::vector<int64_t>& done(uint32_t slot) const { return slots_[slot].done; }
+    const std::vector<int64_t>& done(uint32_t slot) const { return subscribers_.done(slot); }
     // Both, as a row to store: [floor, [done, ...]] in MessagePack.
     std::string cursor(uint32_t slot) const;
-    std::string_view id(uint32_t slot) const { return slots_[slot].id; }
 
     // --- deliveries ---
 
@@ -117,10 +113,10 @@ public:
 
     // --- of all of them ---
 
-    int64_t first_unfinished();                 // the first document that somebody waits for; 0: there is none
+    int64_t first_unfinished() const { return documents_.first(); }     // the first document that somebody waits for; 0: there is none
     size_t unfinished() const { return documents_.size(); }
     size_t total() const { return total_; }
-    size_t longest() const;
+    size_t longest() const { return subscribers_.longest(); }
 
 private:
     struct Entry {
@@ -129,49 +125,24 @@ private:
         uint64_t serial;
         int64_t document, body;
     };
-    struct Subscriber {
-        std::string id;
-        uint64_t serial = 0;                    // 0: there is none
-        uint32_t lane = 0;
-        size_t ready = 0;
-        int64_t newest = 0, acknowledge_ms = 0;
-        std::vector<int64_t> waiting, done;
-        bool is_changed = false;                // in the call that runs
-    };
     struct Lane {
         std::deque<Entry> line;
         size_t stale = 0;                       // entries of the line whose subscriptions have left since
         NumberMap<uint64_t, std::vector<Entry>> messages;
         bool is_new = false;                    // in the call that runs
     };
-    struct WaitedFor {
-        uint32_t count = 0;
-        uint32_t origin = 0;
-        int64_t published_ms = 0, origin_number = 0;
-    };
-
-    static constexpr size_t subscribers_ahead = 12, waiting_ahead = 6;
-    void prefetch(uint32_t slot) const;
-    void prefetch_waiting(uint32_t slot) const;
     bool is_next(const Entry& entry) const;
     bool is_sent(const Entry& entry) const;
     Message write_message(std::span<const Entry> entries) const;
-    bool settle(Subscriber& subscriber, int64_t document);
-    void finish(int64_t document, uint32_t deliveries = 1);
     uint32_t origin_of(std::string_view origin);
-    uint32_t slot_of(std::string_view id, int64_t hint);
-    void write_item(const Entry& entry, const WaitedFor& document, size_t place, std::string& out) const;
+    void write_item(const Entry& entry, const UnfinishedDocuments::Document& document, size_t place, std::string& out) const;
 
     const size_t waiting_max_;
     size_t total_ = 0;
     std::vector<Lane> lanes_;
     RecycledIds lane_numbers_;
-    std::vector<Subscriber> slots_;
-    RecycledIds slot_numbers_;
-    TextMap<uint32_t> slot_of_;
-    std::vector<uint32_t> slot_hints_;          // by hint: the slot that it stood for last
-    NumberMap<int64_t, WaitedFor> documents_;
-    std::deque<int64_t> document_order_;        // ascending; some may be done
+    Subscribers subscribers_;
+    UnfinishedDocuments documents_;
     std::vector<std::string> origins_;          // as many as there are stores of root brokers
     TextMap<uint32_t> origin_numbers_;
 };

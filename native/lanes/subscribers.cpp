@@ -1,0 +1,121 @@
+#include "lanes/subscribers.hpp"
+
+#include <cassert>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace treecast {
+
+namespace {
+
+constexpr int64_t hints_max = 1 << 24;
+
+}  // namespace
+
+uint32_t Subscribers::join(const Joining& joining) {
+    assert(joining.serial);
+    auto [known, is_new] = slot_of_.try_emplace(std::string(joining.id), 0);
+    if (!is_new) return nobody;
+    const uint32_t slot = known->second = slot_numbers_.take();
+    if (slot == slots_.size()) {
+        slots_.emplace_back();
+        rests_.emplace_back();
+    }
+    Subscriber& subscriber = slots_[slot];
+    subscriber.serial = joining.serial;
+    subscriber.newest = joining.newest;
+    subscriber.lane = joining.lane;
+    subscriber.acknowledge_ms = static_cast<uint32_t>(std::clamp<int64_t>(joining.acknowledge_ms, 0, std::numeric_limits<uint32_t>::max()));
+    const std::string_view id = rests_[slot].id = known->first;
+    const bool is_short = id.size() <= short_id_max;
+    subscriber.id_size = static_cast<uint8_t>(is_short ? id.size() : short_id_max + 1);
+    if (is_short) std::copy(id.begin(), id.end(), subscriber.short_id);
+    return slot;
+}
+
+Subscribers::Leaving Subscribers::leave(uint32_t slot) {
+    Subscriber& subscriber = slots_[slot];
+    Rest& rest = rests_[slot];
+    assert(subscriber.serial);
+    Leaving left{{}, subscriber.ready, std::move(rest.done), subscriber.newest};
+    if (subscriber.waiting > few_max) left.waiting = std::move(rest.waiting);
+    else left.waiting.assign(subscriber.few, subscriber.few + subscriber.waiting);
+    slot_of_.erase(slot_of_.find(rest.id));
+    subscriber = Subscriber();
+    rest = Rest();
+    slot_numbers_.give_back(slot);
+    return left;
+}
+
+// Looking where it was last time touches what is needed anyway; a table of texts is elsewhere.
+uint32_t Subscribers::find(std::string_view id, int64_t hint) {
+    const bool has_hint = hint >= 0 && hint < hints_max;
+    const auto place = static_cast<size_t>(hint);
+    if (has_hint && place < hints_.size()) {
+        const uint32_t slot = hints_[place];
+        if (slot < slots_.size() && slots_[slot].serial && this->id(slot) == id) return slot;
+    }
+    auto known = slot_of_.find(id);
+    if (known == slot_of_.end()) return nobody;
+    if (has_hint) {
+        if (place >= hints_.size()) hints_.resize(place + 1, nobody);
+        hints_[place] = known->second;
+    }
+    return known->second;
+}
+
+void Subscribers::add(uint32_t slot, int64_t document) {
+    Subscriber& subscriber = slots_[slot];
+    if (subscriber.waiting < few_max) {
+        subscriber.few[subscriber.waiting] = document;
+    } else {
+        auto& all = rests_[slot].waiting;
+        if (subscriber.waiting == few_max) all.assign(subscriber.few, subscriber.few + few_max);
+        all.push_back(document);
+    }
+    ++subscriber.waiting;
+    ++subscriber.ready;
+    subscriber.newest = document;
+}
+
+void Subscribers::erase_waiting(uint32_t slot, size_t place) {
+    Subscriber& subscriber = slots_[slot];
+    if (subscriber.waiting <= few_max) {
+        std::copy(subscriber.few + place + 1, subscriber.few + subscriber.waiting, subscriber.few + place);
+        --subscriber.waiting;
+        return;
+    }
+    auto& all = rests_[slot].waiting;
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(place));
+    if (--subscriber.waiting > few_max) return;
+    std::copy(all.begin(), all.end(), subscriber.few);
+    all.clear();
+}
+
+bool Subscribers::settle(uint32_t slot, int64_t document) {
+    const std::span<const int64_t> sent = this->sent(slot);
+    auto at = std::lower_bound(sent.begin(), sent.end(), document);
+    if (at == sent.end() || *at != document) return false;
+    const auto place = static_cast<size_t>(at - sent.begin());
+    erase_waiting(slot, place);
+    Subscriber& subscriber = slots_[slot];
+    if (!place && !subscriber.has_done) return true;
+    auto& done = rests_[slot].done;
+    if (place) {
+        done.insert(std::lower_bound(done.begin(), done.end(), document), document);
+    } else {
+        const std::span<const int64_t> left = waiting(slot);
+        done.erase(done.begin(), left.empty() ? done.end() : std::lower_bound(done.begin(), done.end(), left.front()));
+    }
+    subscriber.has_done = !done.empty();
+    return true;
+}
+
+size_t Subscribers::longest() const {
+    size_t most = 0;
+    for (const Subscriber& subscriber : slots_) most = std::max<size_t>(most, subscriber.waiting);
+    return most;
+}
+
+}  // namespace treecast
