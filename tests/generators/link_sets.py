@@ -46,6 +46,7 @@ CONDITIONS = (
     *("not(V/@x)", "not(V/b)", "not(V//i)", "V/b='1'", "V='1'", "contains(V/b, '1')", "starts-with(V/@y, '1')"),
     *("V/b[2]", "V/b[last()=1]", "V/@x=1 or V/b", "V/@x and V/@y", "(V/@x or V/@y) and V/a", "V/i[not(@x)]"),
     *("V/a/b/@y<2", "V//text()='2'", "V/p:b", "V/@x=1 and V/@y=1 and V/b", "not(V/@x=1 or V/@y)"),
+    *("string-length(V/@x) = 1", "V/@x = V/b/@x", "count(V/b) = 2"),
 )
 RETURNS = (
     *(
@@ -112,6 +113,7 @@ STEPS = (
         "drop //i[1]/b",
         "unwrap //i",
     ),
+    *("drop //b[string-length(@x) + 1 > 2]", "drop //a[@x = p:b/@x]", "unwrap //a[string(../@y) = '1']"),
 )
 
 

@@ -22,14 +22,13 @@ from treecast.overlay.messages import (
     Command,
     Hello,
     Publish,
-    RegisterSource,
     Request,
     Subscribe,
     Unsubscribe,
     Welcome,
 )
 from treecast.overlay.messages import Document as Published
-from treecast.overlay.onyx.control_messages import NewView
+from treecast.overlay.onyx.control_messages import CatalogDelta, CatalogEntry, NewView
 from treecast.overlay.onyx.early_plan import NOBODY, WHOLE, EarlyPlan, early_of_plan, is_restructured
 from treecast.overlay.onyx.early_wants import EarlyWants
 from treecast.overlay.onyx.link_formats import Arrival, LinkFormats
@@ -261,7 +260,7 @@ class Network:
             assert isinstance(welcome, Welcome)
             self.leases[name] = welcome.lease
         self.network.run(1_000)
-        self.ask("b1", RegisterSource("s"))
+        self.network.tell("registry", "b1", CatalogDelta(0, 1, [CatalogEntry("s", "b1", 1)]))
 
     def _factory(self, name: str, settings: NetworkSettings) -> Factory:
         def make(storage: Storage, random: Random) -> NetworkBroker:
@@ -371,6 +370,17 @@ def test_steps_that_all_share_are_done_once_and_the_rest_below() -> None:
     assert network.publish() == [len(NEWS), len(NEWS)]
     network.ask("b3", Unsubscribe("q3"))
     assert network.publish() == [first, second]
+
+
+def test_steps_with_expressions_are_left_to_brokers_below() -> None:
+    """What is left of a list is written down, whatever its conditions are."""
+    network = Network()
+    network.ask("b3", Subscribe("q1", "drop //p; drop //item[@area * 2 > string-length(../item[3]/@area)]"))
+    network.ask("b3", Subscribe("q2", "drop //p; rename //item to i"))
+    first, second = network.publish()
+    assert first == second < len(NEWS) / 4
+    rest = b"".join(b'<i area="%d"></i>' % number for number in range(10))
+    assert network.payloads("b3") == [b'<news><item area="0"></item></news>', b"<news>" + rest + b"</news>"]
 
 
 def test_a_document_with_steps_that_nobody_knows_is_asked_for() -> None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from treecast.errors import LimitError
 from treecast.links.inside import inside
 from treecast.links.needs import Need, UnsharedError, find_mixed, needs_of_paths, needs_of_shape
 from treecast.model import Subscription
@@ -85,6 +86,7 @@ class Demand:
         tree = Transformation(early.text, early.namespaces).tree
         if not isinstance(tree, StepList) or tree.start is not None:
             raise ValueError("what is done before a link is a list of steps for whole documents")
+        early_of(tree.changes, early.empty)  # a ValueError, where what is left of it could not be written down
         if early.empty:
             return cls(early, unprojected="wants every document", series=tree.changes, empty=True)
         first = tree.changes[0]
@@ -135,7 +137,7 @@ def _of_query(subscription: Subscription, query: Query) -> Demand:
 
 def _of_list(subscription: Subscription, tree: StepList) -> Demand:
     if tree.start is None:
-        series, reason = _writable_part(tree.changes, "")
+        series, reason = _writable_part(tree, tree.changes, "")
         return Demand(subscription, (), "is delivered something of every document", series, unmoved=reason, empty=True)
     start = tree.start
     needs, unprojected = _needs(lambda: needs_of_paths(start))
@@ -145,12 +147,20 @@ def _of_list(subscription: Subscription, tree: StepList) -> Demand:
         if whole_needs and not find_mixed(whole_needs)
         else ()
     )
-    series, unmoved = _writable_part((*lead, *inside(tree)[0]), inside(tree)[1])
+    series, unmoved = _writable_part(tree, (*lead, *inside(tree)[0]), inside(tree)[1], len(lead))
     return Demand(subscription, needs, unprojected, series, len(lead) if series else 0, unmoved)
 
 
-def _writable_part(series: tuple[Change, ...], unmoved: str) -> tuple[tuple[Change, ...], str]:
-    """The series, as far as it can be written."""
+def _writable_part(
+    tree: StepList, series: tuple[Change, ...], unmoved: str, lead: int = 0
+) -> tuple[tuple[Change, ...], str]:
+    """The series, as far as it can be written: no step of the list moves if what is left of it could not be."""
+    if len(series) > lead:
+        writer = _writer(tree.changes)
+        try:
+            Transformation(writer.list(tree), writer.namespaces)
+        except (UnwritableError, LimitError) as error:
+            series, unmoved = series[:lead], f"has a step that cannot be written down: {error}"
     for size in range(len(series), 0, -1):
         try:
             early_of(series[:size], False)

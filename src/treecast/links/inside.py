@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from treecast.links.needs import UnsharedError
-from treecast.links.reading import may_be, reads, starts_at_document
+from treecast.links.reading import looks_outside, may_be, reads
 from treecast.query.shapes import Change, StepList
 from treecast.query.tree import Condition, Path, is_positional
 
@@ -90,7 +90,7 @@ def _check_untouched(conditions: tuple[Condition, ...], change: Change) -> None:
 def _move(path: Path, origin: Path, change: Change) -> Iterator[Path]:
     """The path from the document, for the trees of one origin."""
     first, *rest = path.steps
-    if starts_at_document(tuple(step.predicates for step in path.steps)):
+    if looks_outside(tuple(step.predicates for step in path.steps)):
         raise UnsharedError("has a step with a condition that looks at its whole tree")
     if any(step.axis in ("self", "descendant-or-self") for step in rest):
         raise UnsharedError("has a step by axes that may lead back to the root of its trees")

@@ -38,8 +38,8 @@ from treecast.links.reading import (
     is_monotone,
     is_monotone_path,
     is_own,
+    looks_outside,
     paths_in,
-    starts_at_document,
     unbind,
 )
 from treecast.query.shapes import (
@@ -126,7 +126,7 @@ def needs_of_paths(
 def _need(path: Path, conditions: tuple[Condition, ...], steady: bool, whole: bool) -> Need:
     steps, lift_reason = _lift(_owners(_with(path.steps, conditions)))
     *above, last = steps
-    if starts_at_document(tuple(step.predicates for step in steps)):
+    if looks_outside(tuple(step.predicates for step in steps)):
         raise UnsharedError("has a condition that looks outside of what it binds")
     required = frozenset(part for predicate in last.predicates for part in conjuncts(predicate))
     steady = steady and all(is_monotone(condition) for condition in required)
@@ -219,7 +219,7 @@ def _collect_all(shapes: tuple[Shape, ...]) -> Iterator[Need]:
 
 
 def _stay(thing: object) -> None:
-    if starts_at_document(thing):
+    if looks_outside(thing):
         raise UnsharedError("uses more than what its for clause binds")
 
 

@@ -19,6 +19,7 @@ element every condition keeps its value. Of a bare one
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 
@@ -50,18 +51,47 @@ def paths_in(thing: object) -> Iterator[Path]:
             yield from paths_in(getattr(thing, field.name))
 
 
-def starts_at_document(thing: object) -> bool:
-    """Whether some path in it starts at the document, and not at what is bound. A Term may look anywhere."""
-    return has_term(thing) or any(path.absolute for path in paths_in(thing))
+def looks_outside(thing: object) -> bool:
+    """Whether something in it may look outside of what is bound: at the document, or with a reverse axis."""
+    return _has_outer_term(thing) or any(path.absolute for path in paths_in(thing))
 
 
-def has_term(thing: object) -> bool:
-    """Whether there is an expression in it of which it is not known what it reads."""
+def _has_outer_term(thing: object) -> bool:
     if isinstance(thing, tuple):
-        return any(has_term(part) for part in thing)
+        return any(_has_outer_term(part) for part in thing)
     if isinstance(thing, Term):
-        return True
-    return is_dataclass(thing) and any(has_term(getattr(thing, field.name)) for field in fields(thing))
+        return not reads_below(thing)
+    return is_dataclass(thing) and any(_has_outer_term(getattr(thing, field.name)) for field in fields(thing))
+
+
+_LITERAL_OR_NAME = re.compile(rb""""[^"]*"|'[^']*'|\{([0-9]+):""")  # in the text of a Term
+_LOCAL_NAME = re.compile(rb"(?:\*|[^\s()\[\]{}/|,=!<>@$'\"*]+)?")
+_OUTSIDE = re.compile(
+    rb"\.\.|parent::|ancestor|preceding|following|namespace::|(?<![\w-])(?:lang|id)\(|(?<![n)\]*.0-9/])/"
+)
+
+
+def reads_below(term: Term) -> bool:
+    """Whether an expression reads nothing but what it starts from, and what is in that.
+
+    Its text has no reverse axis, and no path starts at the document: each slash follows a step. Names and literals are
+    taken out before, so nothing in them counts.
+
+        >>> import treecast
+        >>> def term(text):
+        ...     return treecast.parse(f"/a[{text}]").tree[0].steps[0].predicates[0]
+        >>> [reads_below(term(text)) for text in ("string-length(b/@x) > 1", "@x = ../@x", "@x = /a/@x")]
+        [True, False, False]
+    """
+    text, parts, place = term.text.encode(), [], 0
+    while found := _LITERAL_OR_NAME.search(text, place):
+        parts += [text[place : found.start()], b"n"]
+        place = found.end()
+        if found[1] is not None:
+            name = _LOCAL_NAME.match(text, place + int(found[1]) + 1)
+            assert name is not None, "it may be empty"
+            place = name.end()
+    return _OUTSIDE.search(b"".join([*parts, text[place:]])) is None
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:

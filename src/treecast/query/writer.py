@@ -14,6 +14,7 @@ gives: their prefix is part of what they mean, and is bound as it was.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 
@@ -35,6 +36,7 @@ from treecast.query.tree import (
 )
 
 _XML = "http://www.w3.org/XML/1998/namespace"
+_LITERAL_OR_NAME = re.compile(rb""""[^"]*"|'[^']*'|(@?)\{([0-9]+):|\$""")  # in the text of a Term
 _AXES = {
     "child": "",
     "attribute": "@",
@@ -151,8 +153,25 @@ class Writer:
                 return f"position(){relation}{'last()' if position is None else _number(position)}"
             case Last(relation, number):
                 return f"last(){relation}{_number(number)}"
-            case Term():
-                raise UnwritableError("an expression, whose names are expanded")
+            case Term(text):
+                return self._term(text.encode()).decode()
+
+    def _term(self, text: bytes) -> bytes:
+        """A Term as it is, but for its names, which are expanded: the size of a URI in bytes comes before it."""
+        parts, begin, place = [], 0, 0
+        while found := _LITERAL_OR_NAME.search(text, place):
+            place = found.end()
+            if found[0] == b"$":
+                raise UnwritableError("an expression with a variable")
+            if found[2] is None:
+                continue
+            end = place + int(found[2])
+            uri, place = text[place:end].decode(), end + 1
+            local = None if text[place : place + 1] == b"*" else ""
+            step = Step("attribute" if found[1] else "child", False, "attribute" if found[1] else "element", uri, local)
+            parts += [text[begin : found.start()], found[1], self._prefix(step).encode()]
+            begin = place
+        return b"".join([*parts, text[begin:]])
 
     def _operand(self, condition: Condition) -> str:
         text = self.condition(condition)
