@@ -13,19 +13,32 @@
 
 namespace treecast {
 
-HeldParcels::HeldParcels(nb::object message, size_t count_max) : message_(std::make_shared<Message>()) {
-    if (PyObject_GetBuffer(message.ptr(), &message_->buffer, PyBUF_SIMPLE) != 0) throw nb::python_error();
-    message_->owner = std::move(message);
-    const Py_buffer& buffer = message_->buffer;
-    parcels_ = parse_parcels({static_cast<const char*>(buffer.buf), static_cast<size_t>(buffer.len)}, count_max);
+HeldParcels::HeldParcels(const std::vector<nb::object>& messages, size_t count_max) : messages_(std::make_shared<Messages>()) {
+    for (const nb::object& given : messages) {
+        Message& message = messages_->all.emplace_back(given);
+        message.first = static_cast<uint32_t>(parcels_.size());
+        std::vector<Parcel> parcels = parse_parcels(message.bytes(), count_max);
+        if (parcels_.empty()) parcels_ = std::move(parcels);
+        else parcels_.insert(parcels_.end(), parcels.begin(), parcels.end());
+        message.end = static_cast<uint32_t>(parcels_.size());
+    }
     places_.resize(parcels_.size());
     std::iota(places_.begin(), places_.end(), 0u);
-    message_->count = parcels_.size();
+}
+
+const nb::object* HeldParcels::message() const {
+    // Places ascend, so the first, the last and their number say which they are.
+    const uint32_t first = places_.empty() ? 0 : places_.front();
+    const uint32_t end = places_.empty() ? 0 : places_.back() + 1;
+    if (end - first != places_.size()) return nullptr;
+    for (const Message& message : messages_->all)
+        if (message.first == first && message.end == end) return &message.owner;
+    return nullptr;
 }
 
 std::unique_ptr<HeldParcels> HeldParcels::some(const std::vector<uint32_t>& places) const {
     std::unique_ptr<HeldParcels> chosen(new HeldParcels);
-    chosen->message_ = message_;
+    chosen->messages_ = messages_;
     for (uint32_t place : places) {
         chosen->parcels_.push_back(parcels_[place]);
         chosen->places_.push_back(places_[place]);
@@ -43,12 +56,12 @@ std::vector<std::string_view> HeldParcels::forms(const Reading& reading) const {
 
 void HeldParcels::keep_deliveries(Deliveries made) const {
     for (uint32_t& place : made.places) place = places_[place];
-    message_->deliveries = std::move(made);
+    messages_->deliveries = std::move(made);
 }
 
 std::unique_ptr<DeliveryBatch> HeldParcels::take_deliveries(Index& index, size_t first, const Limits& limits,
                                                             const RenderLimits& render_limits) const {
-    Deliveries made = std::move(message_->deliveries);
+    Deliveries made = std::move(messages_->deliveries);
     if (!made.batch || made.index != &index || made.limits != limits || made.render_limits != render_limits) return nullptr;
     const auto wanted = places_.begin() + static_cast<ptrdiff_t>(first);
     const size_t count = made.places.size();
@@ -121,7 +134,8 @@ nb::object message_of(const std::vector<Parcel>& parcels) {
 }
 
 nb::object packed(const HeldParcels& parcels) {
-    return parcels.is_whole() ? parcels.message() : message_of(parcels.all());
+    const nb::object* message = parcels.message();
+    return message ? *message : message_of(parcels.all());
 }
 
 nb::list bodies(const HeldParcels& parcels) {
@@ -160,8 +174,9 @@ nb::str format_of(nb::object message) {
 }  // namespace
 
 void bind_parcels(nb::module_& m) {
-    nb::class_<HeldParcels>(m, "Parcels", "Documents of a message between brokers: see treecast.overlay.onyx.parcels.")
-        .def(nb::init<nb::object, size_t>(), nb::arg("message"), nb::arg("count_max"))
+    nb::class_<HeldParcels>(m, "Parcels", "Documents of messages between brokers: see treecast.overlay.onyx.parcels.")
+        .def(nb::init<const std::vector<nb::object>&, size_t>(), nb::arg("messages"), nb::arg("count_max"),
+             nb::sig("def __init__(self, messages: Sequence[object], count_max: int) -> None"), "At most so many in each message.")
         .def("__len__", &HeldParcels::size)
         .def_prop_ro("first", [](const HeldParcels& self) { return self.size() ? self[0].number : 0; }, "The first number; 0: there is none.")
         .def_prop_ro("last", [](const HeldParcels& self) { return self.size() ? self[self.size() - 1].number : 0; })
@@ -174,7 +189,7 @@ void bind_parcels(nb::module_& m) {
         .def("parts", &parts, nb::arg("count_max"), nb::arg("bytes_max"), nb::arg("bytes_each"),
              nb::sig("def parts(self, count_max: int, bytes_max: int, bytes_each: int) -> list[tuple[Parcels, int]]"),
              "One after the other, each of one format and within the limits, and how many bytes it has.")
-        .def("packed", &packed, nb::sig("def packed(self) -> object"), "As they travel: the message itself, or bytes.")
+        .def("packed", &packed, nb::sig("def packed(self) -> object"), "As they travel: the message that has them and no others, or bytes.")
         .def("bodies", &bodies, nb::sig("def bodies(self) -> list[bytes]"))
         .def("body", &body, nb::arg("place"));
     nb::class_<PublishedForms>(m, "PublishedForms", "Documents in the form of a link, by their places in what was published.")

@@ -1,4 +1,5 @@
-// Documents on their way between brokers, as Python holds them: a message, and which of its documents are meant.
+// Documents on their way between brokers, as Python holds them: one message or several that came together, and which of their
+// documents are meant.
 #pragma once
 
 #include "bindings/bindings.hpp"
@@ -9,6 +10,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,14 +21,14 @@ namespace treecast {
 
 class HeldParcels {
 public:
-    // `message`: bytes that never change, or what shows such bytes. Throws std::invalid_argument.
-    HeldParcels(nb::object message, size_t count_max);
+    // Each message: bytes that never change, or what shows such bytes. Throws std::invalid_argument.
+    HeldParcels(const std::vector<nb::object>& messages, size_t count_max);
 
     size_t size() const { return parcels_.size(); }
     const Parcel& operator[](size_t at) const { return parcels_[at]; }
     const std::vector<Parcel>& all() const { return parcels_; }
-    bool is_whole() const { return parcels_.size() == message_->count; }
-    nb::object message() const { return message_->owner; }
+    // The message that has these documents and no others, if there is one.
+    const nb::object* message() const;
 
     // Some of them, by their places here.
     std::unique_ptr<HeldParcels> some(const std::vector<uint32_t>& places) const;
@@ -40,7 +42,7 @@ public:
     };
     std::vector<std::string_view> forms(const Reading& reading) const;
 
-    // Deliveries of some of a message's documents, which were rendered while they were routed. They are looked at again soon: a broker
+    // Deliveries of some of the documents, which were rendered while they were routed. They are looked at again soon: a broker
     // serves its own subscribers when what it passes on has left.
     struct Deliveries {
         const Index* index = nullptr;        // of these subscriptions
@@ -59,18 +61,22 @@ private:
     struct Message {
         nb::object owner;
         Py_buffer buffer{};
-        size_t count = 0;
-        Deliveries deliveries;               // by places in the message
-        Message() = default;
+        uint32_t first = 0, end = 0;         // places of its documents
+        explicit Message(nb::object owner_) : owner(std::move(owner_)) {
+            if (PyObject_GetBuffer(owner.ptr(), &buffer, PyBUF_SIMPLE) != 0) throw nb::python_error();
+        }
         Message(const Message&) = delete;
         Message& operator=(const Message&) = delete;
-        ~Message() {
-            if (buffer.obj) PyBuffer_Release(&buffer);
-        }
+        ~Message() { PyBuffer_Release(&buffer); }
+        std::string_view bytes() const { return {static_cast<const char*>(buffer.buf), static_cast<size_t>(buffer.len)}; }
     };
-    std::shared_ptr<Message> message_;       // of all that were chosen from it
+    struct Messages {
+        std::deque<Message> all;
+        Deliveries deliveries;               // by places in all messages
+    };
+    std::shared_ptr<Messages> messages_;     // of all that were chosen from them
     std::vector<Parcel> parcels_;
-    std::vector<uint32_t> places_;           // of each in the message
+    std::vector<uint32_t> places_;           // of each in all messages
 };
 
 // How the deliveries of parcels are made: with the texts of those that somebody gets.

@@ -39,6 +39,8 @@ from treecast.overlay.messages import (
     Request,
     Subscribe,
 )
+from treecast.overlay.onyx.network_messages import Forward, Parcel
+from treecast.overlay.onyx.parcels import Parcels
 from treecast.overlay.packets import Packet, packet_of
 
 pytestmark = pytest.mark.house
@@ -169,7 +171,7 @@ def test_large_packets_are_divided_into_frames(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(frames, "FRAME_BYTES_AIM", 1000)
     large = [packet_of(Request(n, Publish("s", [Document(b"x" * 400)]))) for n in range(10)]
     divided = encode(large)
-    assert len(divided) == 5
+    assert len(divided) == 4, "a frame is closed when it has reached the size"
     assert decode_all(divided) == (large, "")
 
 
@@ -258,10 +260,10 @@ def test_a_frame_that_nobody_needs_any_more_is_used_again_whatever_was_in_it() -
     (large,) = encode_each([packet_of(Hello("a" * 1_000)) for _ in range(100)])
     recycle(large)
     (small,) = encode_each(PACKETS)
-    assert small is large
-    assert FrameDecoder().feed(small) == PACKETS
+    assert small.start is large.start
+    assert FrameDecoder().feed(small.start) == PACKETS
     (other,) = encode_each(PACKETS)
-    assert other is not small and other == small
+    assert other.start is not small.start and other == small
 
 
 def test_what_is_refused_leaves_nothing_behind() -> None:
@@ -269,5 +271,59 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
     too_large = packet_of(Hello("a" * 1_000))
     (frame,) = encode_each([too_large, PACKETS[0], too_large, PACKETS[1], too_large], 500, refused)
     assert [error.code for error in refused] == ["TC402"] * 3
-    assert FrameDecoder().feed(frame) == PACKETS[:2]
+    assert FrameDecoder().feed(frame.start) == PACKETS[:2]
     assert list(encode_each([too_large], 500, refused)) == []
+
+
+def forward(number: int, size: int) -> Packet:
+    documents = Parcels.of([Parcel(number, "s", "", 0, "text", b"x" * size)]).packed
+    return packet_of(Forward("r", "s", 1, 7, 3, number - 1, number, documents))
+
+
+def documents_of(packet: Packet) -> msgspec.Raw:
+    assert isinstance(packet.message, Forward)
+    return packet.message.documents
+
+
+@pytest.mark.parametrize("sizes", [[100_000], [10, 100_000, 10, 200_000, 300_000, 10]])
+def test_documents_that_pass_through_are_not_copied_into_a_frame(sizes: list[int]) -> None:
+    packets = [forward(number, size) for number, size in enumerate(sizes, 1)]
+    made = list(encode_each([*PACKETS, *packets, *PACKETS]))
+    tails = [documents_of(packet) for packet, size in zip(packets, sizes, strict=True) if size > 10]
+    assert [frame.end for frame in made if frame.end is not None] == tails
+    assert all(frame.end is tail for frame, tail in zip((f for f in made if f.end is not None), tails, strict=True))
+    assert decode_all([b"".join(frame.parts) for frame in made]) == ([*PACKETS, *packets, *PACKETS], "")
+    assert [frame.size for frame in made] == [sum(map(len, frame.parts)) for frame in made]
+
+
+def test_a_frame_with_documents_at_its_end_has_the_bytes_of_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    packets = [*PACKETS, forward(1, 100_000)]
+    split_up = encode(packets)
+    monkeypatch.setattr("treecast.overlay.packets.TAIL_BYTES_MIN", 1 << 30)
+    assert encode(packets) == split_up
+
+
+@pytest.mark.parametrize(
+    "large", [packet_of(Request(1, Publish("s", [Document(b"x" * 2_000_000)]))), forward(1, 2_000_000)]
+)
+def test_a_large_message_has_a_frame_of_its_own(large: Packet) -> None:
+    """The other side may accept less than we send: what is before a message does not take its room."""
+    small = packet_of(Hello("x" * 1_000))
+    (alone,) = encode([large])
+    decoder = FrameDecoder(bytes_max=len(alone) - HEADER_BYTES)
+    packets = [small, large, small, small, large, large]
+    assert [packet for frame in encode(packets) for packet in decoder.feed(frame)] == packets
+
+
+def test_documents_at_the_end_count_for_the_limit() -> None:
+    packet = forward(1, 100_000)
+    with pytest.raises(FrameError, match="TC402 a message of"):
+        encode([packet], bytes_max=100_000)
+    (alone,) = encode([packet])
+    limit = len(alone) - HEADER_BYTES  # room for nothing else
+    assert encode([packet], bytes_max=limit) == [alone]
+    with pytest.raises(FrameError, match=f"TC402 a message of {limit - 3} bytes"):
+        encode([packet], bytes_max=limit - 1)
+    assert len(encode([PACKETS[0], packet], bytes_max=limit)) == 2, "what stands before it has a frame of its own"
+    with pytest.raises(FrameError, match="TC402 a frame of"):
+        FrameDecoder(bytes_max=100_000).feed(alone[:HEADER_BYTES])

@@ -130,9 +130,9 @@ def test_any_bytes_are_a_message_or_an_error(seed: int) -> None:
 
 def test_too_many_documents_are_refused() -> None:
     message = msgspec.Raw(encode([[1, "", "", 0, "", b""]] * 3))
-    assert len(_native.Parcels(message, 3)) == 3
+    assert len(_native.Parcels([message], 3)) == 3
     with pytest.raises(ValueError, match="too many"):
-        _native.Parcels(message, 2)
+        _native.Parcels([message], 2)
     assert ITEMS_MAX >= 3
 
 
@@ -153,7 +153,7 @@ def test_what_was_rendered_when_it_was_routed_is_not_read_again(own: bool, chang
     texts = [b"<a><b/></a>", b"<c>1</c>"]
     bodies = [codec.encode(read(text)) for text in texts]
     room = bytearray(encode([Parcel(n, "s", "", 0, "binary", body) for n, body in enumerate(bodies, 1)]))
-    parcels = _native.Parcels(memoryview(room), 10)
+    parcels = _native.Parcels([memoryview(room)], 10)
     table, targets = Index(), _native.Targets()
     table.add("0", "//b")
     targets.set(0, 2)

@@ -10,7 +10,8 @@ import pytest
 from support.served_broker import OpeningError, documents, eventually, served, take
 
 from treecast.overlay.broker import BrokerSettings
-from treecast.overlay.messages import Document
+from treecast.overlay.messages import Detach, Document, Request
+from treecast.overlay.packets import packet_of
 from treecast.overlay.storage import StorageError
 from treecast.serve.client import Connection, RefusedError
 from treecast.serve.settings import RuntimeSettings
@@ -74,6 +75,54 @@ def test_an_answer_waits_for_the_disk_and_what_comes_meanwhile_forms_one_group(t
             assert await first == [1]
             assert sorted(await asyncio.gather(*others)) == [[number] for number in range(2, 12)]
             assert len(box.groups) - groups <= 4  # and not eleven
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("gathered_bytes_max", [0, 256 << 10])
+def test_messages_that_come_together_are_handled_together(tmp_path: Path, gathered_bytes_max: int) -> None:
+    async def run() -> None:
+        settings = RuntimeSettings(gathered_bytes_max=gathered_bytes_max)
+        async with served(tmp_path, settings) as box, box.connect("alice") as alice:
+            await prepared(alice)
+            peer: Any = box.peers[0]
+            receive_all, counts = peer.receive_all, []
+
+            def count(sender: str, messages: list[Any], now_ms: int) -> Any:
+                counts.append(sum(isinstance(message, Request) for message in messages))
+                return receive_all(sender, messages, now_ms)
+
+            peer.receive_all = count
+            published = await asyncio.gather(*(alice.publish("s", [b"<a/>"]) for _ in range(10)))
+            assert published == [[number] for number in range(1, 11)]
+            assert len(await take(alice, ["q"], 10)) == 10
+            assert (max(counts, default=0) > 1) == (gathered_bytes_max > 0)
+
+    asyncio.run(run())
+
+
+def test_no_more_is_gathered_than_stays_in_caches(tmp_path: Path) -> None:
+    async def run() -> None:
+        settings = RuntimeSettings(gathered_bytes_max=1_000)
+        async with served(tmp_path, settings) as box, box.connect("alice") as alice:
+            await prepared(alice)
+            peer: Any = box.peers[0]
+            runtime: Any = box.runtime
+            connection = next(iter(runtime._connections))
+            turns: list[Any] = []
+
+            def record(sender: str, what: Any, now_ms: int) -> list[Any]:
+                turns.append(what)
+                return []
+
+            peer.receive = peer.receive_all = record
+            one, other = Detach("one"), Detach("other")
+            runtime.received(connection, [packet_of(one)], 999)
+            assert turns == []  # more may come in this turn of the event loop
+            runtime.received(connection, [packet_of(other)], 1)
+            assert turns == [[one, other]]
+            runtime.received(connection, [packet_of(one)], 10)
+            await eventually(lambda: turns[1:] == [one])
 
     asyncio.run(run())
 

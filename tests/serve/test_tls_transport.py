@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trustme
 
-from treecast.serve.tls_transport import TlsTransport, start_tls
+from treecast.serve.tls_transport import PIECE_BYTES, TlsTransport, start_tls
 
 pytestmark = pytest.mark.house
 
@@ -215,5 +215,25 @@ def test_a_handshake_needs_the_right_name_and_has_so_long() -> None:
             second.close()
             with pytest.raises(ConnectionResetError):
                 await start_tls(first, Side(), context(is_server=True), server_side=True)
+
+    asyncio.run(run())
+
+
+def test_parts_arrive_as_one_and_small_ones_leave_with_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    flush = TlsTransport._flush
+
+    def counted(transport: TlsTransport) -> None:
+        sizes.append(transport._outgoing.pending)
+        flush(transport)
+
+    async def run() -> None:
+        async with connected() as (server, client):
+            monkeypatch.setattr(TlsTransport, "_flush", counted)
+            large = bytes(range(256)) * 1_000
+            server.transport.writelines([b"begin", bytearray(b" of "), memoryview(large), b"", b"end"])
+            expected = b"begin of " + large + b"end"
+            assert await client.get(len(expected)) == expected
+            assert len(sizes) == len(large) // PIECE_BYTES + 1, "neither the beginning nor the end left alone"
 
     asyncio.run(run())

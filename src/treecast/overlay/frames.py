@@ -30,18 +30,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from treecast.errors import PeerError
 from treecast.overlay.checksums import crc32
 from treecast.overlay.messages import PROTOCOL_VERSION
-from treecast.overlay.packets import Packet
+from treecast.overlay.onyx.network_messages import NO_DOCUMENTS
+from treecast.overlay.packets import Packet, split
 
 FRAME_BYTES_MAX = 80 << 20
 """The largest body that a decoder accepts: a document of 64 MiB, and what travels with it."""
-FRAME_BYTES_AIM = 1 << 20
-"""A frame is closed when its body has grown to this size, so that few are large."""
+FRAME_BYTES_AIM = 256 << 10
+"""A frame is closed when its body has grown to this size, so that few are much larger."""
+FRAME_BYTES_SHARED_MAX = 1 << 20
+"""A body that is larger has one packet: whoever accepts less than we do gets each message that it has room for."""
 PACKETS_MAX = 1024
 """Packets in one frame."""
 
@@ -71,47 +75,74 @@ def encode(packets: Iterable[Packet], bytes_max: int = FRAME_BYTES_MAX) -> list[
     """The packets in as few frames as the limits allow, in order. Raises `FrameError` if one is too large by itself."""
     frames: list[bytes] = []
     for frame in encode_each(packets, bytes_max):
-        frames.append(bytes(frame))
+        frames.append(b"".join(frame.parts))
         recycle(frame)
     return frames
 
 
+class Frame(NamedTuple):
+    """One frame, as what is written to a connection: its parts follow each other."""
+
+    start: bytearray
+    end: msgspec.Raw | None = None
+    """Documents that are on their way: they stand where they came from, and are not copied into the frame."""
+
+    @property
+    def parts(self) -> tuple[bytearray | msgspec.Raw, ...]:
+        return (self.start,) if self.end is None else (self.start, self.end)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.start) + (len(self.end) if self.end is not None else 0)
+
+
 def encode_each(
     packets: Iterable[Packet], bytes_max: int = FRAME_BYTES_MAX, refused: list[FrameError] | None = None
-) -> Iterator[bytearray]:
+) -> Iterator[Frame]:
     """Likewise, one frame at a time. With a list `refused`, packets that are too large are left out and noted there.
 
     PERF: bench/network_cpu.py. Packets are encoded where their frame leaves from, so that what they carry is copied
-    once. Whoever needs a frame no more may hand it to `recycle`: memory that is in use needs no new pages.
+    once; documents that only pass through are not copied at all. Whoever needs a frame no more may hand it to
+    `recycle`: memory that is in use needs no new pages.
     """
     frame = _spare_frame()
     count, end = 0, _PACKETS_BEGIN
-    body_max = min(FRAME_BYTES_AIM, bytes_max - _ARRAY_BYTES) + _PACKETS_BEGIN
+    aim = min(FRAME_BYTES_AIM, bytes_max - _ARRAY_BYTES) + _PACKETS_BEGIN
+    shared_max = min(FRAME_BYTES_SHARED_MAX, bytes_max)
     for packet in packets:
+        if count and (end >= aim or count == PACKETS_MAX):
+            yield _finish(frame, count, end)
+            frame, count, end = _spare_frame(), 0, _PACKETS_BEGIN
+        head, tail = split(packet)
+        tail_bytes = len(tail) - len(NO_DOCUMENTS) if tail is not None else 0
         try:
-            _encode_packet(packet, frame, end, bytes_max)
+            _encode_packet(head, frame, end, tail_bytes, bytes_max)
         except FrameError as error:
             if refused is None:
                 raise
             refused.append(error)
             continue
-        if count and (len(frame) > body_max or count == PACKETS_MAX):
+        if count and len(frame) + tail_bytes - HEADER_BYTES > shared_max:
             following = _spare_frame()
             following[_PACKETS_BEGIN:] = memoryview(frame)[end:]
             yield _finish(frame, count, end)
             frame, count = following, 0
         count += 1
         end = len(frame)
+        if tail is not None:
+            yield _finish(frame, count, end - len(NO_DOCUMENTS), tail)
+            frame, count, end = _spare_frame(), 0, _PACKETS_BEGIN
     if count:
         yield _finish(frame, count, end)
     else:
-        recycle(frame)
+        recycle(Frame(frame))
 
 
-def recycle(frame: bytearray) -> None:
+def recycle(frame: Frame) -> None:
     """Nobody looks at a frame of `encode_each` any more."""
-    if len(_SPARE_FRAMES) < SPARE_MAX and len(frame) <= SPARE_BYTES_MAX:
-        _SPARE_FRAMES.append(frame)
+    if len(_SPARE_FRAMES) < SPARE_MAX and len(frame.start) <= SPARE_BYTES_MAX:
+        _SPARE_FRAMES.append(frame.start)
 
 
 def _spare_frame() -> bytearray:
@@ -119,13 +150,13 @@ def _spare_frame() -> bytearray:
     return _SPARE_FRAMES.pop() if _SPARE_FRAMES else bytearray(_PACKETS_BEGIN)
 
 
-def _encode_packet(packet: Packet, frame: bytearray, begin: int, bytes_max: int) -> None:
-    """Put a packet into a frame, which ends with it."""
+def _encode_packet(packet: Packet, frame: bytearray, begin: int, tail_bytes: int, bytes_max: int) -> None:
+    """Put a packet into a frame, which ends with it, but for so many bytes that follow."""
     try:
         _ENCODER.encode_into(packet, frame, begin)
     except (ValueError, OverflowError, TypeError) as error:  # half a surrogate pair, or an integer beyond 64 bits
         raise FrameError(f"a message cannot be encoded: {error}", code="TC404") from None
-    size = len(frame) - begin
+    size = len(frame) - begin + tail_bytes
     if size + _ARRAY_BYTES > bytes_max:
         raise FrameError(
             f"a message of {size} bytes is too large",
@@ -138,16 +169,19 @@ _ARRAY_BYTES = 3  # the start of an array of up to 65,535 parts
 _PACKETS_BEGIN = HEADER_BYTES + _ARRAY_BYTES
 
 
-def _finish(frame: bytearray, count: int, end: int) -> bytearray:
+def _finish(frame: bytearray, count: int, end: int, tail: msgspec.Raw | None = None) -> Frame:
     """Write what stands before so many packets; what is behind `end` belongs to no frame."""
     if len(frame) > end:
         del frame[end:]
     # The start of a MessagePack array, with its length in two bytes.
     frame[HEADER_BYTES:_PACKETS_BEGIN] = b"\xdc" + count.to_bytes(2, "big")
     with memoryview(frame) as view, view[HEADER_BYTES:] as body:
-        start = _START.pack(MAGIC, PROTOCOL_VERSION, 0, len(body), crc32(body))
+        size, checksum = len(body), crc32(body)
+    if tail is not None:
+        size, checksum = size + len(tail), crc32(memoryview(tail), checksum)
+    start = _START.pack(MAGIC, PROTOCOL_VERSION, 0, size, checksum)
     frame[:HEADER_BYTES] = start + _CHECKSUM.pack(crc32(start))
-    return frame
+    return Frame(frame, tail)
 
 
 def _spare_room() -> bytearray:

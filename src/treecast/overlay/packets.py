@@ -106,3 +106,20 @@ def packet_of(message: Any, root: str = "", format: str = "text") -> Packet:
     elif isinstance(message, QUERY_MESSAGES):
         flow, root = "query", message.root
     return Packet(flow, root, format, message)
+
+
+TAIL_BYTES_MIN = 16 << 10
+
+
+def split(packet: Packet) -> tuple[Packet, msgspec.Raw | None]:
+    """A packet without the documents at its end, and these; None if they are few.
+
+    What documents are replaced by is `NO_DOCUMENTS`, which the packet then ends with.
+    """
+    message = packet.message
+    if not isinstance(message, Forward) or len(message.documents) < TAIL_BYTES_MIN:
+        return packet, None
+    empty = Forward(
+        *(message.root, message.store, message.epoch, message.life, message.version, message.after, message.upto)
+    )
+    return Packet(packet.flow, packet.root, packet.format, empty), message.documents

@@ -30,8 +30,8 @@ Whoever runs a peer promises:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -87,6 +87,20 @@ class Peer(Protocol):
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Do what has become due. Called now and then, at least every `TICK_MS`."""
+
+
+class GatheringPeer(Peer, Protocol):
+    """A peer for which messages that came together are less work than one after the other."""
+
+    def receive_all(self, sender: str, messages: Sequence[Any], now_ms: int) -> list[Effect]:
+        """Handle messages of another peer or client, in order. The outcome is that of `receive` for each."""
+
+
+def receive_all(peer: Peer, sender: str, messages: Sequence[Any], now_ms: int) -> list[Effect]:
+    """Hand a peer messages that came together, as it likes them."""
+    if len(messages) > 1 and hasattr(peer, "receive_all"):
+        return cast(GatheringPeer, peer).receive_all(sender, messages, now_ms)
+    return [effect for message in messages for effect in peer.receive(sender, message, now_ms)]
 
 
 TICK_MS = 100

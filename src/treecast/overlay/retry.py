@@ -52,3 +52,8 @@ class Retry:
         """An attempt succeeded: the next one begins with the shortest time."""
         self._since_ms = None
         self.count = 0
+
+
+def is_due(since_ms: int | None, wait_ms: int, now_ms: int) -> bool:
+    """Whether so much time has passed since then: also if that never was, or if the clock was set back."""
+    return since_ms is None or not since_ms <= now_ms < since_ms + wait_ms

@@ -135,7 +135,7 @@ class StorageError(PeerError):
     """The disk failed, is full, or holds something else than was written.
 
     TC420 storing failed, TC421 the disk is full, TC422 what is stored is damaged, TC423 not a store of ours, or in use,
-    TC426 a store with replicas, for a broker without, TC427 the store of another peer, or of another ring
+    TC426 a store with replicas, for a broker without, TC427 the store of another peer or ring, or of more brokers
     """
 
     def __init__(self, message: str, *, code: str, hint: str = "") -> None:

@@ -17,6 +17,7 @@ from treecast.overlay.frames import FrameDecoder, FrameError, encode, encode_eac
 from treecast.overlay.messages import Detach
 from treecast.overlay.packets import Packet, packet_of
 from treecast.serve.settings import RuntimeSettings
+from treecast.serve.tls_transport import TlsTransport
 
 REASON_CHARS_MAX = 1_000
 
@@ -143,8 +144,12 @@ class FrameConnection(asyncio.BufferedProtocol):
         for frame in encode_each(packets, refused=self.refused):
             if self.stalled_since_ms is not None:
                 break
-            self._transport.write(frame)
-            size += len(frame)
+            # `writelines` of asyncio's own transports does not tell us to pause in Python 3.12 (CVE-2024-12254).
+            if isinstance(self._transport, TlsTransport):
+                self._transport.writelines(frame.parts)
+            else:
+                self._transport.write(b"".join(frame.parts) if frame.end is not None else frame.start)
+            size += frame.size
             if not self._transport.get_write_buffer_size():
                 recycle(frame)  # nothing of it waits
         return size

@@ -21,17 +21,18 @@ import ssl
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
+from operator import itemgetter
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from treecast.errors import TreecastError
-from treecast.index import Index
 from treecast.overlay.frames import encode
-from treecast.overlay.messages import Deliveries, Detach, Hello, IndexSaved
+from treecast.overlay.messages import Detach, Hello, IndexSaved
 from treecast.overlay.packets import Packet, packet_of
-from treecast.overlay.peer import Deliver, Effect, Outbox, Peer, SaveIndex, Send
+from treecast.overlay.peer import Deliver, Peer, SaveIndex, Send, receive_all
 from treecast.overlay.retry import Retry
 from treecast.overlay.storage import Change, Storage
 from treecast.serve.acceptor import Acceptor, AcceptPolicy, address_of, bind
@@ -39,6 +40,7 @@ from treecast.serve.admission import addressee, is_own, refusal
 from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.local_peers import LocalPeer, LocalPeers
 from treecast.serve.metrics import Metrics
+from treecast.serve.peer_life import PeerLife, PeerStore
 from treecast.serve.peer_links import PeerLinks
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import certificate_names
@@ -47,40 +49,6 @@ from treecast.serve.transport_error import TransportError
 CHECK_MS = 500
 """How often connections are looked at for their deadlines."""
 TOO_MANY = "TC406 there are too many connections"
-
-
-class PeerStore(Storage, Protocol):
-    """A storage that is closed in the end, and may keep an index."""
-
-    def save_index(self, index: Index, version: int, before: Callable[[], None] | None = None) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _Life:
-    """A peer from the opening of its store to its end."""
-
-    def __init__(self, peer: Peer, store: PeerStore) -> None:
-        self.peer = peer
-        self.store = store
-        self.outbox = Outbox()
-        self.wake = asyncio.Event()
-        self.error: Exception | None = None
-        self.waiting_bytes = 0  # of messages that came, or are to leave, since the last group was taken
-        self.writing_bytes = 0
-        self.lazy_until_ms = 0  # changes that nobody waits for may wait until then
-        self.saving: asyncio.Task[None] | None = None
-        self.save_version = 0  # that is to be saved next
-        self.is_over = False
-        self.is_writing = self.is_hurrying = False  # a group is written; what is urgent will leave meanwhile
-        self.marks: set[Future[None]] = set()  # waiting for changes to be durable
-
-    def add(self, effects: list[Effect]) -> None:
-        """Effects of the peer, which wait for their turn."""
-        self.outbox.add(effects)
-        for effect in effects:
-            if isinstance(effect, Send) and isinstance(effect.message, Deliveries):
-                self.waiting_bytes += sum(map(len, effect.message.payloads))
 
 
 class Runtime:
@@ -110,11 +78,13 @@ class Runtime:
         self._retry = Retry(random, self._settings.reopen_ms, self._settings.reopen_ms_max)
         self._writer = ThreadPoolExecutor(1, "group commit")
         self._saver = ThreadPoolExecutor(1, "saved index")
-        self._life: _Life | None = None
+        self._life: PeerLife | None = None
         self._connections: dict[FrameConnection, None] = {}  # in the order in which they came
         self._by_name: dict[tuple[str, str], FrameConnection] = {}
         """By the broker inside the peer that it is for (empty: the peer itself), and by name."""
         self._locals = LocalPeers()
+        self._inbox: list[tuple[FrameConnection, Any]] = []  # what came in this turn of the event loop
+        self._inbox_bytes = 0
         self._is_held = False
         self._stop = asyncio.Event()
 
@@ -163,6 +133,8 @@ class Runtime:
         for (broker, _), connection in list(self._by_name.items()):
             if broker and broker not in brokers:
                 self._close(connection, "moved", f"broker {broker} is not served here any more")
+        if self._links is not None:
+            self._links.keep_only(brokers)
 
     def tell(self, local: LocalPeer, message: Any, size: int = 0) -> None:
         """Hand the peer a message of a local client, of about so many bytes. It is lost if there is no peer now."""
@@ -171,7 +143,7 @@ class Runtime:
             return
         life.waiting_bytes += size
         self.metrics.count_received(message)
-        self._tell(life, local.name, message, self._locals.broker_of(local))
+        self._tell(life, local.name, (message,), self._locals.broker_of(local))
         self._hold(life)
 
     async def run(self) -> None:
@@ -191,6 +163,7 @@ class Runtime:
 
     def stop(self) -> None:
         """Finish what has arrived, save the index, and end. From the thread of the event loop."""
+        self._hand_over()
         self._stop.set()
         for connection in self._connections:
             connection.pause()
@@ -200,11 +173,11 @@ class Runtime:
     def is_ready(self) -> bool:
         return self._life is not None and not self._stop.is_set()
 
-    async def _open(self) -> _Life:
+    async def _open(self) -> PeerLife:
         peer, store = await asyncio.get_running_loop().run_in_executor(self._writer, self._open_peer)
-        return _Life(peer, store)
+        return PeerLife(peer, store)
 
-    async def _reopen(self) -> _Life | None:
+    async def _reopen(self) -> PeerLife | None:
         """Open the store again and again, until it works or we have to stop."""
         while not self._stop.is_set():
             self._retry.start(now_ms())
@@ -229,7 +202,7 @@ class Runtime:
             return False
         return True
 
-    async def _live(self, life: _Life) -> None:
+    async def _live(self, life: PeerLife) -> None:
         """Serve with one peer, until it fails or we have to stop."""
         self.metrics.ready.set(1)
         self.metrics.waiting.set_function(lambda: len(life.outbox))
@@ -258,7 +231,7 @@ class Runtime:
             self._is_held = False
             await self._close_life(life, is_last)
 
-    async def _close_life(self, life: _Life, is_last: bool) -> None:
+    async def _close_life(self, life: PeerLife, is_last: bool) -> None:
         loop = asyncio.get_running_loop()
         try:
             if life.saving is not None:
@@ -278,7 +251,7 @@ class Runtime:
 
     # --- group commit -------------------------------------------------------------------------------------------------
 
-    async def _commit(self, life: _Life) -> None:
+    async def _commit(self, life: PeerLife) -> None:
         """Write group after group, and let go what waits for each. Returns when we stop; raises if the peer failed."""
         stop_ms = 0
         while True:
@@ -307,7 +280,7 @@ class Runtime:
             if life.wake.is_set():
                 await asyncio.sleep(0)  # others have their turn, even when there is always something to do
 
-    def _is_lazy(self, life: _Life) -> bool:
+    def _is_lazy(self, life: PeerLife) -> bool:
         """Nobody waits for the changes that there are, and they have not waited long. PERF: bench/broker_stalled.py."""
         now = steady_ms()
         if self._stop.is_set() or self._is_full(life, 0.5) or life.outbox.is_waited_for(life.peer.name):
@@ -321,7 +294,7 @@ class Runtime:
         life.lazy_until_ms = 0
         return False
 
-    async def _write(self, life: _Life) -> None:
+    async def _write(self, life: PeerLife) -> None:
         changes = life.outbox.take_changes()
         life.writing_bytes, life.waiting_bytes = life.waiting_bytes, 0
         self.metrics.group_changes.observe(len(changes))
@@ -335,7 +308,7 @@ class Runtime:
         life.outbox.stored()
         self._retry.reset()
 
-    def _release(self, life: _Life) -> None:
+    def _release(self, life: PeerLife) -> None:
         """Do what waits for nothing any more. What the peer says to itself may make more of it, for the next time; it
         comes after what others wait for."""
         outgoing: dict[tuple[str, str], list[Packet]] = {}
@@ -358,9 +331,9 @@ class Runtime:
         for (sender, name), packets in outgoing.items():
             self._send(sender, name, packets)
         for message in to_itself:
-            self._tell(life, own, message)
+            self._tell(life, own, (message,))
 
-    def _release_urgent(self, life: _Life) -> None:
+    def _release_urgent(self, life: PeerLife) -> None:
         """While a group is written: what does not wait for the disk."""
         life.is_hurrying = False
         if not life.is_over:
@@ -386,16 +359,17 @@ class Runtime:
         while connection.refused:
             self._log.error("a message cannot be sent", to=name, error=str(connection.refused.pop()))
 
-    def _tell(self, life: _Life, sender: str, message: Any, broker: str = "") -> None:
-        """Hand a message to the peer, or to a broker inside it. An error is one of its storage, or a bug: either way
+    def _tell(self, life: PeerLife, sender: str, messages: Sequence[Any], broker: str = "") -> None:
+        """Hand messages to the peer, or to a broker inside it. An error is one of its storage, or a bug: either way
         this peer is over."""
         if life.error is not None:
             return
         try:
             if broker:
-                life.add(life.peer.receive_for(broker, sender, message, now_ms()))  # type: ignore[attr-defined]
+                for message in messages:
+                    life.add(life.peer.receive_for(broker, sender, message, now_ms()))  # type: ignore[attr-defined]
             else:
-                life.add(life.peer.receive(sender, message, now_ms()))
+                life.add(receive_all(life.peer, sender, messages, now_ms()))
         except Exception as error:
             life.error = error
         if life.is_writing and life.outbox.has_urgent() and not life.is_hurrying:
@@ -405,20 +379,20 @@ class Runtime:
 
     # --- saved indexes ------------------------------------------------------------------------------------------------
 
-    def _begin_save(self, life: _Life, version: int) -> None:
+    def _begin_save(self, life: PeerLife, version: int) -> None:
         """In a thread of its own, so that groups need not wait. One at a time; the last wish counts."""
         life.save_version = version
         if life.saving is None:
             life.saving = asyncio.create_task(self._save_all(life))
 
-    async def _save_all(self, life: _Life) -> None:
+    async def _save_all(self, life: PeerLife) -> None:
         saved = 0
         while saved < life.save_version and not self._stop.is_set():
             saved = life.save_version
             await self._save(life, saved)
         life.saving = None
 
-    async def _save(self, life: _Life, version: int) -> None:
+    async def _save(self, life: PeerLife, version: int) -> None:
         index = getattr(life.peer, "index", None)
         if index is None:
             return
@@ -437,9 +411,9 @@ class Runtime:
             return
         self._log.info("the index is saved", version=version)
         if self._life is life:
-            self._tell(life, life.peer.name, IndexSaved(version))
+            self._tell(life, life.peer.name, (IndexSaved(version),))
 
-    def _mark(self, life: _Life, mark: Future[None]) -> None:
+    def _mark(self, life: PeerLife, mark: Future[None]) -> None:
         """Let a future wait for the changes that the peer has asked for so far."""
         if life.is_over:
             if not life.outbox.has_changes() and life.error is None:
@@ -454,7 +428,7 @@ class Runtime:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    async def _tick(self, life: _Life) -> None:
+    async def _tick(self, life: PeerLife) -> None:
         checked_ms = 0
         while True:
             await asyncio.sleep(self._settings.tick_ms / 1000)
@@ -488,12 +462,12 @@ class Runtime:
 
     # --- back-pressure ------------------------------------------------------------------------------------------------
 
-    def _is_full(self, life: _Life, share: float = 1.0) -> bool:
+    def _is_full(self, life: PeerLife, share: float = 1.0) -> bool:
         settings = self._settings
         waiting = life.waiting_bytes + life.writing_bytes
         return waiting > settings.waiting_bytes_max * share or len(life.outbox) > settings.waiting_effects_max * share
 
-    def _hold(self, life: _Life) -> None:
+    def _hold(self, life: PeerLife) -> None:
         """Too much waits: read nothing."""
         if not self._is_held and self._is_full(life):
             self._is_held = True
@@ -501,7 +475,7 @@ class Runtime:
             for connection in self._connections:
                 connection.pause()
 
-    def _ease(self, life: _Life) -> None:
+    def _ease(self, life: PeerLife) -> None:
         if self._is_held and not self._is_full(life, 0.5) and not self._stop.is_set():
             self._is_held = False
             for connection in self._connections:
@@ -544,14 +518,32 @@ class Runtime:
         self.metrics.received_bytes.inc(size)
         for packet in packets:
             message = packet.message
-            is_special = not connection.name or isinstance(message, Hello) or is_own(message)
-            if is_special and not self._admit(connection, message, life):
-                return
+            if not connection.name or isinstance(message, Hello) or is_own(message):
+                self._hand_over()  # what came before it
+                if not self._admit(connection, message, life):
+                    return
             self.metrics.count_received(message)
-            self._tell(life, connection.name, message, connection.broker)
+            if not self._inbox:
+                asyncio.get_running_loop().call_soon(self._hand_over)
+            self._inbox.append((connection, message))
+            if not self._settings.gathered_bytes_max:
+                self._hand_over()
+        self._inbox_bytes += size
+        if self._inbox_bytes >= self._settings.gathered_bytes_max:
+            self._hand_over()
         self._hold(life)
 
-    def _admit(self, connection: FrameConnection, message: Any, life: _Life) -> bool:
+    def _hand_over(self) -> None:
+        """What connections have brought in one turn of the event loop, to the peer: what came together is handled
+        together. PERF: bench/network_cpu.py."""
+        inbox, self._inbox, self._inbox_bytes = self._inbox, [], 0
+        life = self._life
+        if life is None:
+            return
+        for connection, some in groupby(inbox, itemgetter(0)):
+            self._tell(life, connection.name, [message for _, message in some], connection.broker)
+
+    def _admit(self, connection: FrameConnection, message: Any, life: PeerLife) -> bool:
         """Learn who the other side is, or close it."""
         certified = certificate_names(connection.info("peercert")) if self._has_names else None
         refused = refusal(message, connection.name, life.peer, self._locals.names(), certified)
@@ -565,7 +557,7 @@ class Runtime:
         before = self._by_name.get((connection.broker, name))
         if before is not None:
             # A client that comes back before its old connection is known to be dead.
-            self._close(before, "replaced", "the client has a newer connection")
+            self._close(before, "replaced", f"a newer connection has the name {name!r}")
         connection.name = name
         connection.accept_frames(self._settings.frame_bytes_max)
         self._by_name[connection.broker, name] = connection

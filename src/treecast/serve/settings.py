@@ -29,6 +29,9 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     waiting_effects_max: int = 20_000
     """nor beyond so many messages and the like that wait to be sent."""
 
+    gathered_bytes_max: int = 256 << 10
+    """Messages that come in one turn of the event loop are handled together, up to about so many bytes: with more, the
+    first have left the processor's caches when their turn comes. 0: each is handled when it comes."""
     lazy_ms: int = 20
     """Changes that nobody waits for, such as those of acknowledgements, are stored after so long, with what comes."""
 

@@ -19,6 +19,7 @@ import socket
 import ssl
 import threading
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -229,17 +230,28 @@ class TlsTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Nothing refers to the data afterwards."""
-        if self._is_closing:
-            return
-        with memoryview(data) as view:
-            for begin in range(0, len(view), PIECE_BYTES):
-                with view[begin : begin + PIECE_BYTES] as piece:
-                    try:
-                        self._tls.write(piece)
-                    except OSError as error:
-                        self._fail(error)
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        """One after the other, without joining them: what is small leaves with what follows it."""
+        for data in list_of_data:
+            with memoryview(data) as view:
+                for begin in range(0, len(view), PIECE_BYTES):
+                    if self._is_closing:
                         return
-                self._flush()
+                    with view[begin : begin + PIECE_BYTES] as piece:
+                        self._encrypt(piece)
+        if not self._is_closing:
+            self._flush()
+
+    def _encrypt(self, piece: memoryview) -> None:
+        try:
+            self._tls.write(piece)
+        except OSError as error:
+            self._fail(error)
+            return
+        if self._outgoing.pending >= PIECE_BYTES:
+            self._flush()
 
     def _flush(self) -> None:
         """Hand what is encrypted to the system, or let it wait."""

@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from treecast.overlay.peer import TICK_MS, Deliver, Effect, Outbox, Peer, SaveIndex, Send
+from treecast.overlay.peer import TICK_MS, Deliver, Effect, Outbox, Peer, SaveIndex, Send, receive_all
 from treecast.overlay.storage import StorageError
 from treecast.sim.storage import SimulatedStorage
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 INBOX_FRAMES_MAX = 10_000
 """Frames that wait while a host is stalled. More are lost."""
+GATHERING_SHARE = 0.1
+"""How often a host waits for more frames,"""
+GATHERING_US_MAX = 20_000
+"""and for how long at most."""
 REOPEN_MS_MAX = 500
 """After an error of storage the peer is made again within this time."""
 
@@ -69,6 +73,7 @@ class Host:
         self._sync_us = sync_us
         self._batches = batches
         self._random = world.random_of("host", name)
+        self._gathering = world.random_of("gathering", name)
         self._outbox = Outbox()
         self._is_writing = False
         self._inbox: deque[tuple[str, list[Any], str]] = deque()
@@ -146,21 +151,43 @@ class Host:
 
     def _work(self) -> None:
         while self._inbox and not self._stalls and not self._is_busy:
-            if self._slow_us:
+            delay_us = self._slow_us or self._gathering_us()
+            if delay_us:
                 self._is_busy = True
-                self._world.after(self._slow_us, self._end_work, self.incarnation)
+                self._world.after(delay_us, self._end_work, self.incarnation)
             else:
-                self._handle(self.incarnation, *self._inbox.popleft())
+                self._handle(self.incarnation, *self._take())
 
     def _end_work(self, incarnation: int) -> None:
         if incarnation != self.incarnation:
             return
         self._is_busy = False
         if not self._stalls:
-            self._handle(incarnation, *self._inbox.popleft())
+            self._handle(incarnation, *self._take())
         self._work()
 
+    @property
+    def _is_gathering(self) -> bool:
+        return hasattr(self.peer, "receive_all")
+
+    def _gathering_us(self) -> int:
+        """How long a host waits for more frames, now and then, if its peer likes to have them together."""
+        if not self._is_gathering or self._gathering.random() > GATHERING_SHARE:
+            return 0
+        return self._gathering.randrange(1, GATHERING_US_MAX)
+
+    def _take(self) -> tuple[str, list[Any], str]:
+        """The first frame, and those behind it that came from there too."""
+        sender, messages, to = self._inbox.popleft()
+        if self._is_gathering:
+            while self._inbox and (self._inbox[0][0], self._inbox[0][2]) == (sender, to):
+                messages = messages + self._inbox.popleft()[1]
+        return sender, messages, to
+
     def _handle(self, incarnation: int, sender: str, messages: list[Any], to: str = "") -> None:
+        if not to and len(messages) > 1 and sender != self.name and self._is_gathering:
+            self.call(partial(_receive_all, sender, messages))
+            return
         for message in messages:
             if incarnation != self.incarnation or self.peer is None:
                 return
@@ -307,6 +334,10 @@ CLOCK_BEGIN_MS = 1_000_000_000_000
 
 def _receive(sender: str, message: Any, peer: Peer, now_ms: int) -> list[Effect]:
     return peer.receive(sender, message, now_ms)
+
+
+def _receive_all(sender: str, messages: list[Any], peer: Peer, now_ms: int) -> list[Effect]:
+    return receive_all(peer, sender, messages, now_ms)
 
 
 def _receive_for(to: str, sender: str, message: Any, peer: Any, now_ms: int) -> list[Effect]:

@@ -118,6 +118,8 @@ class Broker:
         self._saved_change = index_version
         self._expire_ms = 0
         self._is_continuing = False
+        self.objection_to: Callable[[Command], TreecastError | None] = lambda _: None
+        """What a network has against a request."""
         self.requests = self.accepted = 0
         self._load(random, index_version, beside)
 
@@ -150,6 +152,14 @@ class Broker:
             return []
         turn = Turn(now_ms)
         self.handle(sender, message, turn)
+        return self.finish(turn)
+
+    def receive_all(self, sender: str, messages: Sequence[Any], now_ms: int) -> list[Effect]:
+        """Messages of another peer that came together, in one turn."""
+        turn = Turn(now_ms)
+        for message in messages:
+            self.apply(turn)  # what follows reads what was changed
+            self.handle(sender, message, turn)
         return self.finish(turn)
 
     def handle(self, sender: str, message: Any, turn: Turn) -> None:
@@ -261,6 +271,7 @@ class Broker:
             return
         done, published = len(turn.changes), len(turn.published)
         try:
+            objection = objection or self.objection_to(request.command)
             if objection is not None:
                 raise objection
             answer = self._do(request, turn)
@@ -361,6 +372,11 @@ class Broker:
     def register_source(self, command: RegisterSource, turn: Turn) -> None:
         """The registry of the network has chosen this broker as the root of a source."""
         self._subscriptions.register_source(command, turn)
+
+    def remove_source(self, source: str, turn: Turn) -> None:
+        """It has another root now, or was removed."""
+        if source in self._subscriptions.sources:
+            self._subscriptions.remove_source(RemoveSource(source), turn)
 
     # --- subscriptions that go to another broker, or come from one ----------------------------------------------------
 

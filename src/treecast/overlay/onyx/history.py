@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from treecast.document import Limits
 from treecast.overlay.broker.tail import Tail
+from treecast.overlay.broker.turn import Turn
 from treecast.overlay.onyx.link_formats import TEXT, Arrival, LinkFormats
-from treecast.overlay.onyx.network_messages import CatchUp, History, Parcel
+from treecast.overlay.onyx.network_messages import CatchUp, History, Latest, Parcel, Positions
 from treecast.overlay.onyx.routing_protocol import Routing, RoutingTable
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.storage import StorageError
@@ -59,6 +60,19 @@ class Histories:
         return self._members.get(name, (0, 0))[0]
 
     # --- answers ------------------------------------------------------------------------------------------------------
+
+    def take(self, sender: str, message: CatchUp | Positions, own: Latest, turn: Turn) -> None:
+        """A question, or how far a broker has come. `own` is what this root says of itself. Raises PeerError if the
+        query of a question makes no sense."""
+        if isinstance(message, CatchUp):
+            history = self.answer(message, own.store, own.epoch, own.life)
+            self.hear(sender, message.after, turn.now_ms)
+            turn.send(sender, history)
+            return
+        number = message.number if message.store == own.store else 0
+        self.hear(sender, number, turn.now_ms)
+        if number < own.number:
+            turn.send(sender, own)
 
     def answer(self, message: CatchUp, store: str, epoch: int, life: int) -> History:
         last = self._tail.last_document()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from typing import TYPE_CHECKING
 
 from treecast.overlay.messages import Inspect
+from treecast.overlay.onyx.routing import RoutingTable
 
 if TYPE_CHECKING:
     from treecast.overlay.onyx.network_broker import NetworkBroker
@@ -14,13 +14,14 @@ ROWS_MAX = 1_000
 
 
 def link_rows(message: Inspect, broker: NetworkBroker) -> list[dict[str, str | int]]:
-    """One for each link to a child, after the key that is known; the key is root/child. `table` is how many routing
-    queries the tables of that tree have here."""
+    """One for each link to a child, after the key that is known; the key is root/child. `table` is how many queries
+    the routing table of the link has, `values` how many values are in their sets."""
     rows: list[dict[str, str | int]] = []
     for root in sorted(broker.trees):
         tree = broker.trees[root]
         for child in sorted(tree.children):
             link = tree.children[child].link
+            queries, values = tree.table.size(child) if isinstance(tree.table, RoutingTable) else (0, 0)
             rows.append(
                 {
                     "key": f"{root}/{child}",
@@ -32,7 +33,8 @@ def link_rows(message: Inspect, broker: NetworkBroker) -> list[dict[str, str | i
                     "bytes_saved": tree.children[child].bytes_saved,
                     "waiting_bytes": link.buffered_bytes(),
                     "cuts": link.cuts,
-                    "table": len(tree.table) if isinstance(tree.table, Sized) else 0,
+                    "table": queries,
+                    "values": values,
                 }
             )
     return [row for row in rows if str(row["key"]) > message.after][: min(message.count_max, ROWS_MAX)]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from random import Random
 from typing import Any
@@ -34,10 +35,11 @@ from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, d
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Attach, Durable, Hello, Inspect, Inspected, RegisterSource, Request
 from treecast.overlay.onyx.announces import Announces
-from treecast.overlay.onyx.client_requests import take_request
+from treecast.overlay.onyx.client_requests import objection_to, take_request
 from treecast.overlay.onyx.control_messages import ControlMessage
 from treecast.overlay.onyx.early_index import EarlyIndexes
 from treecast.overlay.onyx.early_plan import is_restructured
+from treecast.overlay.onyx.forward_runs import runs
 from treecast.overlay.onyx.history import Histories
 from treecast.overlay.onyx.link_formats import Arrival, Forms
 from treecast.overlay.onyx.link_rows import link_rows, network_stats
@@ -126,6 +128,7 @@ class NetworkBroker:
         self._is_settled = False  # the number of this life is stored
         self._turn = Turn(0)
         self.membership = Membership(name, registries, broker.shadow, random, membership, self._info)
+        broker.objection_to = lambda command: objection_to(self.membership, command)
         self.trees: dict[str, Tree] = {}
         self._last_version = 0  # the highest of trees that are gone
         self.positions = Positions(broker.shadow.rows(POSITIONS, ""))
@@ -163,6 +166,21 @@ class NetworkBroker:
             self._is_settled = self._is_settled or sender == self.name
             return self.broker.receive(sender, message, now_ms)
         turn = self._begin(now_ms)
+        self._handle(sender, message, turn)
+        return self._finish(turn)
+
+    def receive_all(self, sender: str, messages: Sequence[Any], now_ms: int) -> list[Effect]:
+        """Messages of another peer that came together: one turn, and one look at documents that follow each other."""
+        turn = self._begin(now_ms)
+        for run in runs(messages):
+            self.broker.apply(turn)  # what follows reads what was changed
+            if isinstance(run, list):
+                self._take(sender, run[0], turn, run)
+            else:
+                self._handle(sender, run, turn)
+        return self._finish(turn)
+
+    def _handle(self, sender: str, message: Any, turn: Turn) -> None:
         if self._local and isinstance(message, _TURNING) and not isinstance(message, Forward):
             self._serve_local(turn)
         if isinstance(message, NetworkMessage):
@@ -190,7 +208,6 @@ class NetworkBroker:
             elif isinstance(message, Attach):
                 self.migration.point_out(sender, message.subscriptions, turn)
             self.broker.handle(sender, message, turn)
-        return self._finish(turn)
 
     def tick(self, now_ms: int) -> list[Effect]:
         turn = self._begin(now_ms)
@@ -237,7 +254,8 @@ class NetworkBroker:
     def _finish(self, turn: Turn) -> list[Effect]:
         if len(self.wants):
             self.wants.release(turn)
-        self._pass_published(turn)
+        if turn.published and self.name in self.trees:
+            pass_published(self.trees[self.name], turn)
         for tree in self.trees.values():
             tree.flush()
         for root, repair in self.repairs.items():
@@ -245,19 +263,11 @@ class NetworkBroker:
             question = repair.next_question(position, self.wants.version, self.wants.needed, turn.now_ms)
             if question:
                 formats = [] if repair.is_plain else list(self._settings.link_reads)
-                turn.send(root, CatchUp(root, self.epoch, question, position, self._query(repair, position), formats))
+                query = self.wants.history_query(repair, position)
+                turn.send(root, CatchUp(root, self.epoch, question, position, query, formats))
         if turn.changes:
             self.positions.store(turn)
         return self.broker.finish(turn)
-
-    def _query(self, repair: Repair, position: int) -> bytes:
-        """What a root is asked for; empty: all of it."""
-        settings = self._settings
-        few = max(settings.history_few_max, len(self.broker.index) // settings.history_queries_per_document)
-        if repair.is_small(position, few) or not self.wants.is_loaded:
-            return b""
-        query = self.wants.encoded()
-        return b"" if len(query) > settings.history_query_bytes_max else query
 
     # --- the view ----------------------------------------------------------------------------------------------------
 
@@ -311,34 +321,33 @@ class NetworkBroker:
                     self.broker.register_source(command, turn)
                 except TreecastError:
                     self.refused_sources += 1  # too many, or its DTD is beyond the limits of this broker
+            else:
+                self.broker.remove_source(entry.source, turn)
 
     def _publish(self, index: Index, texts: list[bytes]) -> tuple[_native.DeliveryBatch, object] | None:
         tree = self.trees.get(self.name)
         return prepare(tree, index, texts) if tree is not None else None
 
-    def _pass_published(self, turn: Turn) -> None:
-        """What was published here goes down the tree, once it is durable."""
-        tree = self.trees.get(self.name)
-        if tree is not None and turn.published:
-            pass_published(tree, turn)
-
     # --- messages of brokers -----------------------------------------------------------------------------------------
 
-    def _take(self, sender: str, message: NetworkMessage, turn: Turn) -> None:
+    def _take(self, sender: str, message: NetworkMessage, turn: Turn, run: Sequence[Forward] = ()) -> None:
+        """`run`: the message, and those that continue it."""
         if self.membership.broker(sender) is None:
             return  # a stranger, or a broker that has to come back first
         if message.epoch != self.epoch:
             self.membership.hear_epoch(sender, message.epoch, turn)
         if isinstance(message, CatchUp | PositionsMessage):
             if message.root == self.name:
-                self._answer(sender, message, turn)
+                own = Latest(self.name, self.broker.store_id, self.epoch, self.life, self.broker.last_document)
+                with suppress(PeerError):  # its query makes no sense
+                    self._histories.take(sender, message, own, turn)
             return
         tree = self.trees.get(message.root)
         if tree is None:
             return
         match message:
             case Forward():
-                self._take_forward(tree, sender, message, turn)
+                self._take_forwards(tree, sender, run or (message,), turn)
             case Taken():
                 tree.take_taken(sender, message.upto)
             case Announce():
@@ -387,36 +396,37 @@ class NetworkBroker:
 
     # --- documents ---------------------------------------------------------------------------------------------------
 
-    def _take_forward(self, tree: Tree, sender: str, message: Forward, turn: Turn) -> None:
-        if tree.is_root or not self._is_of_root(tree.root, message.store):
+    def _take_forwards(self, tree: Tree, sender: str, run: Sequence[Forward], turn: Turn) -> None:
+        """Documents that came by a tree: in one message, or in several, each of which continues the one before."""
+        if tree.is_root or not self._is_of_root(tree.root, run[0].store):
             return
-        root, repair = tree.root, self.repairs[tree.root]
+        root, upto, repair = tree.root, run[-1].upto, self.repairs[tree.root]
         try:
-            parcels = Parcels.read(message.documents)
+            parcels = Parcels.read(*(message.documents for message in run))
         except PeerError:
-            self._misread(root, message.upto)
+            self._take_readable(tree, sender, run, turn)
             return
         size = parcels.body_bytes
         last, before = self._taken.get(root, (0, 0))
-        self._taken[root] = (max(last, message.upto), before + size)
-        begin = tree.accept(sender, message)
+        self._taken[root] = (max(last, upto), before + size)
+        begin = tree.accept(sender, run[0], upto)
         if begin is None:
-            repair.hear_of(message.upto, self.positions.number(root), turn.now_ms)
+            repair.hear_of(upto, self.positions.number(root), turn.now_ms)
             return
         if not tree.plan.understands(parcels):
             self.unfit += 1
-            repair.want(message.upto)
+            repair.want(upto)
             return
         parcels = parcels.after(begin)
         passed_on = len(turn.urgent)
         try:
-            arrivals = self._pass_on(tree, begin, message.upto, parcels)
+            arrivals = self._pass_on(tree, begin, upto, parcels)
         except PeerError:
-            self._misread(root, message.upto)
+            self._take_readable(tree, sender, run, turn)
             return
         self.forwarded += len(parcels)
         is_waiting = bool(self._local)
-        self._local.append((root, begin, message.upto, arrivals))
+        self._local.append((root, begin, upto, arrivals))
         self._local_bytes += size
         if self._local_bytes < self._settings.local_bytes_max and self._settings.routes_first:
             if is_waiting:
@@ -425,6 +435,14 @@ class NetworkBroker:
                 turn.send_at_once(self.name, ServeLocal())
                 return
         self._serve_local(turn)
+
+    def _take_readable(self, tree: Tree, sender: str, run: Sequence[Forward], turn: Turn) -> None:
+        """A document of a run cannot be read: its message has to be repaired, and no other."""
+        if len(run) == 1:
+            self._misread(tree.root, run[0].upto)
+            return
+        for message in run:
+            self._take_forwards(tree, sender, (message,), turn)
 
     def _pass_on(self, tree: Tree, begin: int, upto: int, parcels: Parcels) -> Sequence[Arrival]:
         """Returns those that may concern the broker's own subscriptions: as they came, where nobody has to look at them
@@ -543,22 +561,6 @@ class NetworkBroker:
         repair.hear_of(number, position, self.now_ms)
         if not tree.is_covered():
             repair.want(number)
-
-    def _answer(self, sender: str, message: CatchUp | PositionsMessage, turn: Turn) -> None:
-        """Questions to this broker as a root."""
-        store = self.broker.store_id
-        if isinstance(message, CatchUp):
-            try:
-                history = self._histories.answer(message, store, self.epoch, self.life)
-            except PeerError:
-                return  # its query makes no sense
-            self._histories.hear(sender, message.after, turn.now_ms)
-            turn.send(sender, history)
-            return
-        number = message.number if message.store == store else 0
-        self._histories.hear(sender, number, turn.now_ms)
-        if number < self.broker.last_document:
-            turn.send(sender, Latest(self.name, store, self.epoch, self.life, self.broker.last_document))
 
     def _tell_taken(self, root: str) -> None:
         upto, _ = self._taken.pop(root)

@@ -1,4 +1,4 @@
-"""The documents of a message between brokers: native columns over the bytes in which they travel.
+"""The documents of messages between brokers: native columns over the bytes in which they travel.
 
 Most documents come, are routed, leave as they came, and are matched for the broker's own subscribers. None of that
 needs an object for each: `Parcels` says how many there are and which numbers they have, and gives some of them. Whoever
@@ -41,8 +41,8 @@ class Parcels(Sequence[Parcel]):
         self._list: list[Parcel] | None = None
 
     @classmethod
-    def read(cls, packed: msgspec.Raw) -> Parcels:
-        """Those of a message. Raises PeerError."""
+    def read(cls, *packed: msgspec.Raw) -> Parcels:
+        """Those of a message, or of several whose numbers ascend. Raises PeerError."""
         try:
             return cls(_native.Parcels(packed, ITEMS_MAX))
         except ValueError as error:
@@ -104,7 +104,7 @@ class Parcels(Sequence[Parcel]):
         return [(self if len(part) == len(self) else Parcels(part), size) for part, size in native]
 
     def copy(self) -> Parcels:
-        """The same, for whoever keeps them: without the others of their message, and what was read of them."""
+        """The same, for whoever keeps them: without the others of their messages, and what was read of them."""
         return Parcels.read(self.packed)
 
     # --- as objects ---------------------------------------------------------------------------------------------------

@@ -60,33 +60,52 @@ def common_format(tree: Tree, links: list[str]) -> str:
     return "" if codec.is_text or codec.format.compression else format
 
 
+class _Message(NamedTuple):
+    """Documents of one request as they travel, and for whom each of them is."""
+
+    data: msgspec.Raw
+    bodies: list[bytes]
+    routes: Routes
+
+
 def pass_published(tree: Tree, turn: Turn) -> None:
-    """What was published in a turn goes down the tree of its root, once it is durable."""
+    """What was published in a turn goes down the tree of its root, once it is durable: requests that came together as
+    one range, in as few messages as the limits of a link allow."""
+    run: list[_Message] = []
     for batch in turn.published:
-        if not _pass_prepared(tree, batch, turn.now_ms):
-            arrivals = [
-                Arrival(
-                    Parcel(number, batch.source, id, turn.now_ms, TEXT, body),
-                    document if isinstance(document, Document) else None,
-                    is_read=document is not None,
-                )
-                for number, id, body, document in batch.rows()
-            ]
-            tree.pass_on(tree.passed, arrivals[-1].number, arrivals)
+        message = _pack(tree, batch, turn.now_ms)
+        if run and (message is None or not message.routes.is_like(run[0].routes)):
+            _pass_run(tree, run)
+            run = []
+        if message is not None:
+            run.append(message)
+            continue
+        arrivals = [
+            Arrival(
+                Parcel(number, batch.source, id, turn.now_ms, TEXT, body),
+                document if isinstance(document, Document) else None,
+                is_read=document is not None,
+            )
+            for number, id, body, document in batch.rows()
+        ]
+        tree.pass_on(tree.passed, arrivals[-1].number, arrivals)
+    if run:
+        _pass_run(tree, run)
 
 
-def _pass_prepared(tree: Tree, batch: PublishedBatch, now_ms: int) -> bool:
-    """False, and nothing was done, if a `Publication` does not say how."""
+def _pack(tree: Tree, batch: PublishedBatch, now_ms: int) -> _Message | None:
+    """None if a `Publication` does not say how."""
     publication, links = batch.prepared, open_links(tree)
     if not isinstance(publication, Publication):
-        return False
+        return None
     if publication.links != links or publication.format != common_format(tree, links):
-        return False
-    tree.table.learn(batch.bodies)
-    message = publication.forms.pack(
-        *(batch.places, batch.numbers, batch.source, batch.ids, now_ms, publication.format)
-    )
-    parcels = Parcels.read(msgspec.Raw(message))
-    routes = publication.routes.at(batch.places)
-    tree.offer(tree.passed, parcels.last, parcels, routes, links)
-    return True
+        return None
+    data = publication.forms.pack(*(batch.places, batch.numbers, batch.source, batch.ids, now_ms, publication.format))
+    return _Message(msgspec.Raw(data), batch.bodies, publication.routes.at(batch.places))
+
+
+def _pass_run(tree: Tree, run: list[_Message]) -> None:
+    tree.table.learn([body for message in run for body in message.bodies])
+    parcels = Parcels.read(*(message.data for message in run))
+    routes = Routes.join([message.routes for message in run])
+    tree.offer(tree.passed, parcels.last, parcels, routes, open_links(tree))

@@ -26,6 +26,15 @@ class Routes:
         """Of so many documents, all for the same targets."""
         return cls([1] * count, dict.fromkeys(targets, 1))
 
+    @classmethod
+    def join(cls, routes: Sequence[Routes]) -> Routes:
+        """Of documents of several messages, one behind the other; their bits mean the same."""
+        return routes[0] if len(routes) == 1 else cls([mask for one in routes for mask in one._masks], routes[0]._bits)
+
+    def is_like(self, other: Routes) -> bool:
+        """Bits of both mean the same."""
+        return self._bits == other._bits
+
     def at(self, places: Sequence[int]) -> Routes:
         """Of the documents at these places."""
         if len(places) == len(self._masks):

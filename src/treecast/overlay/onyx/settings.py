@@ -40,9 +40,9 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What was passed on leaves before the broker's own subscribers are served. Without it, all is one turn,"""
     local_bytes_max: int = 8 << 20
     """as it is where so much of what came waits for that."""
-    own_at_once_max: int = 20_000
+    own_at_once_max: int = 200_000
     """Up to so many subscriptions of its own, a broker that routes a document looks for them in the same go: what it
-    passes on leaves a few microseconds a document later, and no document is read twice. 0: it never does."""
+    passes on leaves some microseconds a document later, and no document is read twice. 0: it never does."""
 
     early_bytes_max: int = 8 << 20
     """Of documents of one root that arrived before others which are missing. More are asked for again."""

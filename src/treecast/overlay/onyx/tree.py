@@ -1,6 +1,6 @@
 """The query plane of one root, as one broker sees it: its parent, its children, and who is covered.
 
-Theory of operation (ONYX, section 4.1; we differ: the paper does not say when a subscription begins to count).
+Theory of operation (ONYX, section 4.2.1; we differ: the paper does not say when a subscription begins to count).
 Every broker tells its parent what it and all behind it want: an *aggregate*, in versions, by deltas. A parent puts that
 into its routing table; if its own aggregate changes, it tells its own parent. When the root has a version, `Covered`
 comes back down. From then on documents after `since` (the root's last one at that time) that come by the tree are
@@ -395,8 +395,9 @@ class Tree:
 
     # --- documents ----------------------------------------------------------------------------------------------------
 
-    def accept(self, sender: str, message: Forward) -> int | None:
-        """After which document this range is complete, and new; None if it cannot be taken from the tree at all."""
+    def accept(self, sender: str, message: Forward, upto: int = 0) -> int | None:
+        """After which document this range, which others may continue up to `upto`, is complete, and new; None if it
+        cannot be taken from the tree at all."""
         if sender != self.parent:
             return None
         if message.life > self._parent_life and self.covered:
@@ -406,20 +407,22 @@ class Tree:
         if not is_current or message.store != self.store:
             return None
         begin = max(message.after, self.since, self.passed)
-        return begin if begin < message.upto else None
+        return begin if begin < max(upto, message.upto) else None
 
     def pass_on(self, after: int, upto: int, arrivals: list[Arrival]) -> list[Arrival]:
         """Documents (after, upto] that are complete: to the children whom they concern. Returns those that may concern
-        the broker's own subscriptions, read. Raises PeerError for documents that cannot be read in their format."""
-        self.passed = max(self.passed, upto)
+        the broker's own subscriptions, read. Raises PeerError, and nothing was done, for documents that cannot be read
+        in their format."""
         links = [name for name, child in self.children.items() if child.link.is_open]
         if not links:
             self.formats.read_all(arrivals)
+            self.passed = max(self.passed, upto)
             self.table.learn([arrival.content for arrival in arrivals])
             return arrivals
         if self.is_root and arrivals:
             self._learn(arrivals)
         chosen = self._choose(arrivals, links) if arrivals else {}
+        self.passed = max(self.passed, upto)
         early = self.plan.begin()
         for name in links:
             child, fresh = self.children[name], chosen.get(name, [])

@@ -27,6 +27,7 @@ from treecast.overlay.broker.rows import SUBSCRIPTIONS, SubscriptionRow, decode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Request, Subscribe, SubscribeMany
 from treecast.overlay.onyx.early_wants import EarlyWants
+from treecast.overlay.onyx.repair import Repair
 from treecast.overlay.onyx.routing_protocol import LOCAL, Delta, Routing
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.tree import Tree
@@ -131,6 +132,15 @@ class Wants:
         if self._encoded is None:
             self._encoded = self.table.aggregate().encode()
         return self._encoded
+
+    def history_query(self, repair: Repair, position: int) -> bytes:
+        """What a root is asked for; empty: all of it."""
+        settings = self._settings
+        few = max(settings.history_few_max, len(self._broker.index) // settings.history_queries_per_document)
+        if repair.is_small(position, few) or not self.is_loaded:
+            return b""
+        query = self.encoded()
+        return b"" if len(query) > settings.history_query_bytes_max else query
 
     def _map(self, item: _Item) -> Any:
         deliver: Any = item.deliver
