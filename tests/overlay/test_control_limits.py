@@ -184,7 +184,7 @@ def test_groups_travel_together_as_far_as_they_fit() -> None:
     network.add_brokers(**line(3))
     network.cut.add(("r1", "r2"))
     for number in range(6):
-        _, effects = network.peers["client"].request(RegisterSource(f"s{number}", "x" * 300), network.now_ms)
+        _, effects = network.peers["client"].request(RegisterSource(f"s{number}", "", "x" * 300), network.now_ms)
         network.do("client", effects)
     network.cut.clear()
     before = len(network.sent)

@@ -13,8 +13,19 @@ from support.lone_tree import NOTHING, ROUTING, Place, X, Y, announce, covered, 
 from treecast.document import read
 from treecast.overlay.broker.rows import DOCUMENTS, DocumentRow, decode
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Hello, Request, Subscribe, Welcome
-from treecast.overlay.onyx.control_messages import NewView
+from treecast.overlay.messages import (
+    Answer,
+    Command,
+    Document,
+    Hello,
+    Publish,
+    RegisterSource,
+    RemoveSource,
+    Request,
+    Subscribe,
+    Welcome,
+)
+from treecast.overlay.onyx.control_messages import Broadcast, CatalogDelta, CatalogEntry, NewView
 from treecast.overlay.onyx.early_plan import WHOLE
 from treecast.overlay.onyx.link import Link
 from treecast.overlay.onyx.link_formats import Arrival
@@ -376,6 +387,33 @@ def test_what_a_client_does_not_ask_for_again_is_forgotten() -> None:
     broker.receive("client", Hello("client", nonce=2), 30)
     broker.tick(600)
     assert broker.stats()["held"] == 0 and broker.trees["r"].table.aggregate().encode() == NOTHING.encode()
+
+
+def test_documents_of_a_source_that_has_no_tree_are_refused() -> None:
+    """Once they were accepted, acknowledged, and went nowhere: whoever registers a source at a broker goes round the
+    registry, which makes the trees."""
+    broker = NetworkBroker("c", SimulatedStorage(), Random(1), registries=("registry",))
+    view = View(1, {"c": BrokerInfo()}, {"c": {}})
+    broker.receive("registry", NewView(view), 0)
+    numbers = iter(range(1, 10))
+
+    def codes(command: Command) -> list[str]:
+        (answer,) = sent(broker.receive("client", Request(next(numbers), command), 0), Answer)
+        return [refusal.code for refusal in answer.refusals]
+
+    def change(version: int, root: str) -> None:
+        delta = CatalogDelta(version - 1, version, [CatalogEntry("news", root, 7)])
+        broker.receive("registry", Broadcast("c", 1, version, delta), 0)
+
+    news = Publish("news", [Document(b"<a/>")])
+    assert codes(RegisterSource("news")) == codes(RemoveSource("news")) == ["TC480"]
+    assert codes(news) == ["TC410"]
+    change(1, "c")
+    assert codes(news) == []
+    change(2, "")
+    assert codes(news) == ["TC410"], "it was removed"
+    change(3, "b")
+    assert codes(news) == ["TC471"]
 
 
 def sent(effects: list[Effect], kind: type) -> list[Any]:

@@ -182,7 +182,7 @@ def test_a_root_is_near_and_has_bandwidth() -> None:
 
 
 def test_each_root_has_a_tree() -> None:
-    network = ControlNetwork()
+    network = ControlNetwork(RegistrySettings(former_ms=0))
     network.add_brokers(**three())
     for place, name in enumerate("abc"):
         assert network.ask(RegisterSource(f"s{name}", location=(place, 0))).places[0].broker == name
@@ -195,11 +195,28 @@ def test_each_root_has_a_tree() -> None:
     assert network.member("b").view.sources == {"sb": "b", "sc": "c"}
 
 
+def test_a_former_root_keeps_its_tree_for_those_who_still_lack_its_documents() -> None:
+    network = ControlNetwork(RegistrySettings(former_ms=5_000))
+    network.add_brokers(**three())
+    for place, name in enumerate("ab"):
+        network.ask(RegisterSource(f"s{name}", location=(place, 0)))
+    network.ask(RemoveSource("sa"))
+    network.run(300)
+    assert network.registry().view.roots() == ("a", "b") and network.member("c").view.sources == {"sb": "b"}
+    assert network.ask(RegisterSource("sa", location=(2, 0))).places[0].broker == "c"
+    network.stop("r1")
+    network.start("r1")
+    network.run(1_000)
+    assert network.registry().view.roots() == ("a", "b", "c"), "also if its source is elsewhere by now"
+    network.run(5_000)
+    assert network.registry().view.roots() == ("b", "c")
+
+
 def test_the_catalog_travels_along_a_tree_and_only_changes_do() -> None:
     network = ControlNetwork()
     network.add_brokers(**{f"b{number}": BrokerInfo(f"b{number}:1", (number, 0)) for number in range(12)})
     for number in range(5):
-        network.ask(RegisterSource(f"s{number}", "x" * 100))
+        network.ask(RegisterSource(f"s{number}", "", "x" * 100))
     registry = network.registry()
     assert registry.spread == registry.catalog.version == 5, "all have answered along the tree"
     deltas = [message for sender, _, message in network.sent if sender == "r1" and isinstance(message, CatalogDelta)]
@@ -208,7 +225,7 @@ def test_the_catalog_travels_along_a_tree_and_only_changes_do() -> None:
     assert network.member("late").membership.catalog == network.member("b1").membership.catalog
     network.run(1_000)
     before = len(network.sent)
-    network.ask(RegisterSource("s3", "y"))
+    network.ask(RegisterSource("s3", "", "y"))
     carried = [message.delta for _, _, message in network.sent[before:] if type(message).__name__ == "Broadcast"]
     assert len(carried) >= 13 and all([entry.source for entry in delta.entries] == ["s3"] for delta in carried)
 
@@ -220,7 +237,7 @@ def test_what_the_tree_did_not_bring_comes_with_a_heartbeat_in_small_messages() 
     for name in "ab":
         network.separate(name, "c")
     for number in range(6):
-        network.ask(RegisterSource(f"s{number}", "x" * 100))
+        network.ask(RegisterSource(f"s{number}", "", "x" * 100))
     network.cut.clear()
     before = len(network.sent)
     network.run(2_000)
@@ -379,6 +396,46 @@ def test_hosts_by_content() -> None:
     assert all(len(names) == 1 for names in hosts().values()), "also after a restart"
     answer = network.ask(PlaceSubscription("wrong", "/a["))
     assert answer.refusals[0].code.startswith("TC1")
+
+
+def host_of(network: ControlNetwork, id: str) -> object:
+    return next(row["host"] for row in network.rows("subscriptions") if row["key"] == id)
+
+
+def test_a_query_that_changes_may_leave_its_partition() -> None:
+    network = ControlNetwork(RegistrySettings(policy="content", partitions=8, rebalance_ms=500))
+    network.add_brokers(a=NEAR, b=FAR)
+    for number in range(36):
+        network.ask(PlaceSubscription(f"q{number:02}", f"/a[@k='{number % 12}']"))
+    network.run(3_000)
+    before = host_of(network, "q00")
+    other = next(number for number in range(12) if host_of(network, f"q{number:02}") != before)
+    network.ask(PlaceSubscription("q00", f"/a[@k='{other}'][b]"))
+    assert host_of(network, "q00") == before, "until it has moved"
+    network.run(3_000)
+    assert host_of(network, "q00") == host_of(network, f"q{other:02}") != before
+
+
+def test_a_registry_gets_another_policy() -> None:
+    """Queries that nobody knows stay where they are; placed again, they count."""
+    network = ControlNetwork(RegistrySettings(policy="load", rebalance_ms=500))
+    network.add_brokers(a=NEAR, b=FAR)
+    for number in range(24):
+        network.ask(PlaceSubscription(f"q{number:02}", f"/a[@k='{number % 2}']"))
+    before = {row["key"]: row["host"] for row in network.rows("subscriptions")}
+    network.settings = RegistrySettings(policy="content", partitions=2, rebalance_ms=500)
+    network.stop("r1")
+    network.start("r1")
+    network.run(2_000)
+    assert {row["key"]: row["host"] for row in network.rows("subscriptions")} == before
+    for number in range(22):
+        network.ask(PlaceSubscription(f"q{number:02}", f"/a[@k='{number % 2}']"))
+    network.ask(RemovePlace("q22"))
+    network.run(5_000)
+    after = {row["key"]: row["host"] for row in network.rows("subscriptions")}
+    hosts = [{after[f"q{number:02}"] for number in range(value, 22, 2)} for value in range(2)]
+    assert all(len(names) == 1 for names in hosts), "one value, one broker"
+    assert after["q23"] == before["q23"]
 
 
 def test_partitions_are_even_and_few_move() -> None:

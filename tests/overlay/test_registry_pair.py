@@ -170,7 +170,7 @@ def test_a_large_store_is_copied_in_parts() -> None:
     for number in range(5):
         network.ask(RemovePlace(f"p{number}"))
     for number in range(30):
-        network.ask(RegisterSource(f"s{number:02}", "x" * 400))
+        network.ask(RegisterSource(f"s{number:02}", "", "x" * 400))
         network.ask(PlaceSubscription(f"q{number:02}"))
     network.start("r2")
     before = len(network.sent)
@@ -189,7 +189,7 @@ def test_parts_of_two_copies_are_never_put_together() -> None:
         network.stop("r2")
         network.run(4_000)
         for number in range(5):
-            network.ask(RegisterSource(f"{name}{number}", "x" * 300))
+            network.ask(RegisterSource(f"{name}{number}", "", "x" * 300))
         network.start("r2")
         before = len(network.sent)
         network.run(3_000)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from treecast.overlay.broker.refused import RequestError
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Publish, Request
+from treecast.overlay.messages import Command, Publish, RegisterSource, RemoveSource, Request
 
 if TYPE_CHECKING:
+    from treecast.overlay.onyx.membership import Membership
     from treecast.overlay.onyx.network_broker import NetworkBroker
 
 
@@ -31,3 +32,19 @@ def take_request(broker: NetworkBroker, sender: str, request: Request, turn: Tur
         broker.broker.refuse(sender, request, gone, turn)
         return
     broker.wants.request(sender, request, turn)
+
+
+def objection_to(membership: Membership, command: Command) -> RequestError | None:
+    """Sources are those of the catalog: documents of another one would be acknowledged, and have no tree to travel."""
+    if not membership.registries:
+        return None  # sources are registered by whoever runs it
+    if isinstance(command, RegisterSource | RemoveSource):
+        return RequestError(
+            "a broker does not keep the sources of its network",
+            code="TC480",
+            hint="send it to the registry, whose address treecast source takes",
+        )
+    if isinstance(command, Publish) and command.source not in membership.catalog:
+        hint = "treecast source add makes it known to the network"
+        return RequestError(f"no source is called {command.source!r}", code="TC410", hint=hint)
+    return None

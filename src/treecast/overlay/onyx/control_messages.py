@@ -129,6 +129,20 @@ class Collected(_Control, frozen=True, tag="collected"):
     count: Number
 
 
+class AskCatalog(_Control, frozen=True, tag="ask-catalog"):
+    """From a registry that has lost its own: what a broker knows of the sources after this one, by name."""
+
+    after: Name = ""
+
+
+class CatalogPart(_Control, frozen=True, tag="catalog-part"):
+    """From a broker: sources in the order of their names, those that were removed too. None: there are no more."""
+
+    version: Number
+    after: Name
+    entries: Annotated[list[CatalogEntry], _FEW]
+
+
 # --- where things are -------------------------------------------------------------------------------------------------
 
 Thing = Literal["source", "subscription", "subscriber"]
@@ -272,6 +286,8 @@ ControlMessage = (
     | CatalogDelta
     | Broadcast
     | Collected
+    | AskCatalog
+    | CatalogPart
     | WhereIs
     | Located
     | Moved
@@ -284,5 +300,5 @@ ControlMessage = (
     | Stand
     | Grant
 )
-CATALOG_MESSAGES = (CatalogDelta, Broadcast, Collected)
+CATALOG_MESSAGES = (CatalogDelta, Broadcast, Collected, AskCatalog, CatalogPart)
 """Those of the catalog flow; the others are control packets."""

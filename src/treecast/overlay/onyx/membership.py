@@ -33,10 +33,13 @@ import msgspec
 from treecast.overlay.broker.rows import Row, decode, encode
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.onyx.control_messages import (
+    ENTRIES_MAX,
+    AskCatalog,
     AskView,
     Broadcast,
     CatalogDelta,
     CatalogEntry,
+    CatalogPart,
     Collected,
     Gossip,
     Grant,
@@ -52,6 +55,7 @@ from treecast.overlay.onyx.control_messages import (
 )
 from treecast.overlay.onyx.tree_broadcast import TreeBroadcast, TreeBroadcastSettings
 from treecast.overlay.onyx.view import EMPTY_VIEW, BrokerInfo, View, first_epoch, problem_of, term_of
+from treecast.overlay.retry import is_due
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import Put
 
@@ -76,6 +80,8 @@ class MembershipSettings(msgspec.Struct, frozen=True, kw_only=True):
     question_ms: int = 5_000
     """And for so long at most."""
     broadcast: TreeBroadcastSettings = TreeBroadcastSettings()
+    catalog_bytes_max: int = 1 << 20
+    """Of the sources in one message to a registry that has lost its own, unless a single one is larger."""
 
 
 class ViewAdopted(msgspec.Struct, frozen=True):
@@ -195,6 +201,8 @@ class Membership:
                 return self._apply(message, turn)
             case Broadcast():
                 return self._broadcast(sender, message, turn)
+            case AskCatalog() if sender in self.registries:
+                turn.send(sender, CatalogPart(self._row.catalog, message.after, self._entries_after(message.after)))
             case Collected():
                 self._trees.collect(sender, message, turn)
             case Stand() if sender in self.registries:
@@ -209,22 +217,17 @@ class Membership:
 
     def tick(self, turn: Turn) -> None:
         now_ms = turn.now_ms
-        if self._is_due(self._beat_ms, self.settings.heartbeat_ms, now_ms):
+        if is_due(self._beat_ms, self.settings.heartbeat_ms, now_ms):
             self._beat(turn)
-        if self._is_due(self._gossip_ms, self.settings.gossip_ms, now_ms):
+        if is_due(self._gossip_ms, self.settings.gossip_ms, now_ms):
             self._gossip_ms = now_ms
             others = [name for name in sorted(self._view.brokers) if name != self.name]
             if others:
                 turn.send(self._random.choice(others), Gossip(self._view.epoch))
         self._trees.tick(turn)
         for number, asked in list(self._questions.items()):
-            if self._is_due(asked.asked_ms, self.settings.question_ms, now_ms):
+            if is_due(asked.asked_ms, self.settings.question_ms, now_ms):
                 del self._questions[number]
-
-    @staticmethod
-    def _is_due(since_ms: int | None, wait_ms: int, now_ms: int) -> bool:
-        """Also if the clock was set back."""
-        return since_ms is None or not since_ms <= now_ms < since_ms + wait_ms
 
     def hear_epoch(self, sender: str, epoch: int, turn: Turn) -> None:
         """Another broker has a view of this epoch: ask for it if it is newer, tell of the own one if that is."""
@@ -308,6 +311,17 @@ class Membership:
         self._put(turn, catalog=delta.version)
         self._beat(turn)  # there may be more
         return [CatalogChanged(list(delta.entries))]
+
+    def _entries_after(self, name: str) -> list[CatalogEntry]:
+        """What fits into a message, but one at least."""
+        entries: list[CatalogEntry] = []
+        size = 0
+        for _, value in self._shadow.scan(CATALOG, name, ENTRIES_MAX):
+            size += len(value)
+            if entries and size > self.settings.catalog_bytes_max:
+                break
+            entries.append(_ENTRY_DECODER.decode(value))
+        return entries
 
     def _broadcast(self, sender: str, message: Broadcast, turn: Turn) -> list[Event]:
         view = self._view

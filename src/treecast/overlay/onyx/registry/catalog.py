@@ -6,7 +6,7 @@ size. A source that was removed stays as an entry without a root, so that a brok
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from treecast.overlay.broker.refused import RequestError, check_name
 from treecast.overlay.broker.rows import decode
@@ -34,6 +34,11 @@ class Catalog:
 
     def roots(self) -> list[str]:
         return sorted({row.entry.root for row in self.rows.values() if row.entry.root})
+
+    def former_roots(self, now_ms: int) -> set[str]:
+        """Brokers that others may still have to get documents from, though they take none now."""
+        since_ms = now_ms - self._settings.former_ms
+        return {row.former_root for row in self.rows.values() if row.former_root and row.left_ms > since_ms}
 
     def register(
         self, command: RegisterSource, root: Callable[[], str], new_id: Callable[[], int], turn: Turn
@@ -70,16 +75,37 @@ class Catalog:
     def _store(self, row: SourceRow, turn: Turn) -> SourceRow:
         name = row.entry.source
         known = self.rows.get(name)
+        former, left_ms = "", 0
         if known is not None:
             del self._by_version[known.version]
             turn.changes.append(Delete(CHANGES, known.version))
+            former, left_ms = known.former_root, known.left_ms
+            if known.entry.root not in ("", row.entry.root):
+                former, left_ms = known.entry.root, turn.now_ms
         self.version += 1
-        row = SourceRow(row.entry, self.version, row.location, row.bytes_per_second)
+        row = SourceRow(
+            row.entry, self.version, row.location, row.bytes_per_second, former, left_ms, row.broker_version
+        )
         self.rows[name] = row
         self._by_version[self.version] = name
         turn.put(SOURCES, name, row)
         turn.changes.append(Put(CHANGES, self.version, name.encode()))
         return row
+
+    def restore(self, rows: Iterable[SourceRow], version: int, turn: Turn) -> None:
+        """What brokers had of it, as changes after a version that is above any of theirs."""
+        for name, row in self.rows.items():
+            turn.delete(SOURCES, name)
+            turn.delete(CHANGES, row.version)
+        self.rows.clear()
+        self._by_version.clear()
+        self.version = version
+        for row in rows:
+            self._store(row, turn)
+
+    def put(self, entry: CatalogEntry, broker_version: int, turn: Turn) -> None:
+        """What a broker had of a source, in this version of its catalog."""
+        self._store(SourceRow(entry, 0, broker_version=broker_version), turn)
 
     def since(self, version: int) -> CatalogDelta | None:
         """What has changed after a version, as much as fits into a message; None if nothing has."""

@@ -117,7 +117,7 @@ class Hosts:
         known = self.row(command.id)
         if known is None and len(self) >= self._settings.subscriptions_max:
             raise RequestError(f"there are {self._settings.subscriptions_max} subscriptions already", code="TC413")
-        partition = self._enter(command, known is not None)
+        partition = self._enter(command)
         if known is not None:
             host = known.host
         elif partition is not None:
@@ -131,6 +131,14 @@ class Hosts:
         turn.put(PLACED, command.id, row)
         return row
 
+    def restore(self, id: str, host: str, number: int, turn: Turn) -> None:
+        """A broker says that it hosts this subscription. Where it was placed, and for which query, is not known."""
+        known = self.row(id)
+        if known is not None:
+            self._held[known.host].pop(id, None)
+        self._held.setdefault(host, {})[id] = None
+        turn.put(PLACED, id, PlacedRow(number, host, (0.0, 0.0), "", {}))
+
     def _homes(self, brokers: Mapping[str, BrokerInfo]) -> list[str]:
         """The broker of each partition; the last answer is kept, as brokers seldom come and go."""
         names = tuple(sorted(brokers))
@@ -139,18 +147,17 @@ class Hosts:
             self._home_brokers = hosts_of_partitions(names, self._settings.partitions)
         return self._home_brokers
 
-    def _enter(self, command: PlaceSubscription, is_known: bool) -> int | None:
+    def _enter(self, command: PlaceSubscription) -> int | None:
         """The partition of a query; None if queries do not decide, or if this one compares nothing with a value."""
         if self._pep is None:
             return None
-        if is_known:
-            old = self.row(command.id)
+        old = self.row(command.id)
+        if old is not None and old.query:
             self._pep.remove(command.id)
             try:
                 (partition,) = self._pep.add(command.id, command.query, namespaces=command.namespaces)
             except QueryError:
-                if old is not None:
-                    self._pep.add(command.id, old.query, namespaces=old.namespaces)
+                self._pep.add(command.id, old.query, namespaces=old.namespaces)
                 raise
         else:
             (partition,) = self._pep.add(command.id, command.query, namespaces=command.namespaces)
@@ -163,7 +170,7 @@ class Hosts:
             raise RequestError(f"there is no subscription {id[:80]!r}", code="TC412")
         self._held[row.host].pop(id, None)
         self._moves.pop(id, None)
-        if self._pep is not None:
+        if self._pep is not None and row.query:
             self._pep.remove(id)
         turn.delete(PLACED, id)
 
@@ -213,22 +220,24 @@ class Hosts:
                 self._moves[id] = _Move(source, to, now_ms)
 
     def _wanted_by_content(self, brokers: Mapping[str, BrokerInfo]) -> Iterator[tuple[str, str, str]]:
-        """Those that are not with the broker of their partition. Those without a value to compare stay."""
+        """Those that are not with the broker of their partition. Those without a value to compare stay, and so do
+        those that were placed when queries did not matter, until somebody places them again."""
         pep, homes = self._pep, self._homes(brokers)
         assert pep is not None and self._looked_at is not None
         rows = self._shadow.scan(PLACED, self._looked_at, self._settings.looked_at_max)
         for id, data in rows:
-            host = decode(data, PlacedRow).host
-            (partition,) = pep.holders(id)
-            if host in brokers and partition < self._settings.partitions and homes[partition] != host:
-                yield id, host, homes[partition]
+            row = decode(data, PlacedRow)
+            partition = pep.holders(id)[0] if row.query else self._settings.partitions
+            if row.host in brokers and partition < self._settings.partitions and homes[partition] != row.host:
+                yield id, row.host, homes[partition]
             self._looked_at = id
         if not rows:
             self._looked_at = None
 
     def _queries(self) -> list[Subscription]:
+        """Of all whose queries are known: those that were placed under another policy have none here."""
         rows = ((id, decode(data, PlacedRow)) for id, data in self._shadow.rows(PLACED, ""))
-        return [Subscription(id, row.query, row.namespaces) for id, row in rows]
+        return [Subscription(id, row.query, row.namespaces) for id, row in rows if row.query]
 
     def _wanted_by_load(self, brokers: Mapping[str, BrokerInfo]) -> Iterator[tuple[str, str, str]]:
         """From brokers that have clearly more than the mean to those that have less; the last ones that came."""
@@ -250,10 +259,15 @@ class Hosts:
                     counts[to] += 1
                     yield id, source, to
 
-    def take_migrated(self, broker: str, message: Migrated, turn: Turn) -> None:
-        """The old host has handed these over."""
+    def take_migrated(
+        self, broker: str, message: Migrated, turn: Turn, new_id: Callable[[], int] | None = None
+    ) -> None:
+        """The old host has handed these over. `new_id` is for those of which nobody has told yet where they are."""
         for id, to in message.moves:
             row = self.row(id)
+            if row is None and new_id is not None:
+                self.restore(id, to, new_id(), turn)
+                continue
             if row is None or row.host != broker:
                 continue  # an answer that came twice, or of a subscription that is gone
             # One that was given up may have been done all the same: what counts is where the subscription is.

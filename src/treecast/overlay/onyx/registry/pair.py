@@ -27,7 +27,8 @@ of the first are even, those of the second odd. Epochs of views begin with the t
 No clock decides what is safe. Leases only say when to try: a wrong clock costs a change of term, and nothing else.
 
 With an empty store a registry does not know whether it has lost one. It asks the other; if that one's store is
-empty too, the first of the two begins. A single registry begins at once, and never needs to ask.
+empty too, the first of the two begins. A single registry begins at once. If brokers know more than it does, it learns
+from them (`relearning.py`).
 
 Brokers that lose their disks forget their promises. One without a view does not vote; still, if most brokers lose their
 disks within one change of term, two registries may be in charge.
@@ -47,7 +48,7 @@ from treecast.overlay.onyx.registry.rows import LOCAL, TABLES, PairRow, ViewRow
 from treecast.overlay.onyx.registry.settings import RegistrySettings
 from treecast.overlay.onyx.view import first_epoch, term_of
 from treecast.overlay.peer import Effect, Send
-from treecast.overlay.retry import Retry
+from treecast.overlay.retry import Retry, is_due
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import Change, Delete, Put
 
@@ -145,6 +146,13 @@ class Pair:
         self._known_term = term
         self._set(term=term, is_primary=True, is_established=True, log_term=term, is_complete=True)
 
+    def begin_above(self, term: int) -> None:
+        """A single registry begins anew: brokers follow views of up to this term."""
+        assert not self.partner
+        term = self._next_term(term)
+        self._known_term = term
+        self._set(term=term, is_primary=True, is_established=True, log_term=term, is_complete=True)
+
     def _next_term(self, above: int) -> int:
         term = max(above, self._known_term) + 1
         return term if term % 2 == self._parity else term + 1
@@ -208,7 +216,7 @@ class Pair:
         if self._heard_ms is None:
             self._heard_ms = now_ms
         settings = self._settings
-        if _is_over(self._shipped_ms, settings.ship_ms, now_ms):
+        if is_due(self._shipped_ms, settings.ship_ms, now_ms):
             self._shipped_ms = now_ms
             self._show_life()
         if self._wants_to_stand(view, now_ms) and self._retry.is_due(now_ms):
@@ -231,16 +239,16 @@ class Pair:
 
     def _wants_to_stand(self, view: ViewRow, now_ms: int) -> bool:
         row, lease_ms = self.row, self._settings.lease_ms
-        is_silent = _is_over(self._heard_ms, lease_ms, now_ms)
+        is_silent = is_due(self._heard_ms, lease_ms, now_ms)
         if not row.is_primary:
             return row.is_complete and row.may_stand and is_silent and bool(view.view.brokers)
         if row.is_paired:
             return is_silent
-        return self._fenced_ms is not None and _is_over(self._fenced_ms, lease_ms, now_ms)
+        return self._fenced_ms is not None and is_due(self._fenced_ms, lease_ms, now_ms)
 
     def _can_renew(self, now_ms: int) -> bool:
         """Brokers refuse its views, but the other registry is there, and has everything."""
-        is_silent = _is_over(self._heard_ms, self._settings.lease_ms, now_ms)
+        is_silent = is_due(self._heard_ms, self._settings.lease_ms, now_ms)
         return self._fenced_ms is not None and self.row.is_paired and self.is_settled() and not is_silent
 
     def _renewal(self) -> Renew:
@@ -492,8 +500,3 @@ def _change(written: Written) -> Change:
     if written.value is None:
         return Delete(written.table, written.key)
     return Put(written.table, written.key, written.value)
-
-
-def _is_over(since_ms: int | None, wait_ms: int, now_ms: int) -> bool:
-    """Also if the clock was set back."""
-    return since_ms is None or not since_ms <= now_ms < since_ms + wait_ms

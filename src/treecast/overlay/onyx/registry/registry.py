@@ -22,6 +22,7 @@ from treecast.errors import TreecastError
 from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.refused import RequestError, refusal
 from treecast.overlay.broker.rows import CLIENTS, META, decode
+from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import (
@@ -41,6 +42,7 @@ from treecast.overlay.messages import (
 )
 from treecast.overlay.onyx.control_messages import (
     Broadcast,
+    CatalogPart,
     Collected,
     Grant,
     Heartbeat,
@@ -60,6 +62,7 @@ from treecast.overlay.onyx.registry.catalog import Catalog
 from treecast.overlay.onyx.registry.hosts import Hosts
 from treecast.overlay.onyx.registry.pair import Pair
 from treecast.overlay.onyx.registry.placing import choose_root
+from treecast.overlay.onyx.registry.relearning import Relearning
 from treecast.overlay.onyx.registry.roles import Roles
 from treecast.overlay.onyx.registry.roster import Roster
 from treecast.overlay.onyx.registry.rows import BROKERS, BrokerRow, Counters, ViewRow
@@ -67,7 +70,7 @@ from treecast.overlay.onyx.registry.settings import RegistrySettings
 from treecast.overlay.onyx.registry.status import inspect
 from treecast.overlay.onyx.trees import cost_by_location, tree_of
 from treecast.overlay.onyx.view import EMPTY_VIEW, BrokerInfo, View, certificates_of
-from treecast.overlay.peer import Effect, Send, Store
+from treecast.overlay.peer import Deliver, Effect, Send, Store
 from treecast.overlay.replica.messages import Standing
 from treecast.overlay.shadow import Shadow
 from treecast.overlay.storage import Storage
@@ -107,11 +110,18 @@ class Registry:
         self.hosts = Hosts(self._shadow, self.settings)
         self.roles = Roles(self._shadow, self.settings)
         limits = BrokerSettings(clients_max=self.settings.clients_max, client_ms=self.settings.client_ms)
+        self.relearning = Relearning.load(self, self._shadow.get(META, "relearnt"))
         self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), limits)
+        self._schemas = Schemas(limits)
 
     def _load_view(self) -> None:
         data = self._shadow.get(META, "view")
         self.view_row = decode(data, ViewRow) if data else ViewRow(EMPTY_VIEW)
+
+    @property
+    def is_in_charge(self) -> bool:
+        """It may decide something: it is in charge of the two, and knows what it has said before."""
+        return self.pair.is_active and not self.relearning.is_under_way
 
     @property
     def view(self) -> View:
@@ -145,10 +155,16 @@ class Registry:
                 self.pair.take_grant(sender, message, self.view_row, now_ms)
             case Inspect():
                 turn.send(sender, Inspected(message.question, inspect(message, self)))
-            case Hello() | Request() | WhereIs() if not self.pair.is_active:
+            case NewView() | CatalogPart() | Inspected() if self.roster.heard.get(sender) is not None:
+                self.relearning.receive(sender, message, turn)
+            case Standing():
+                # What hosts say is all that a registry knows of replicas, whatever else it has lost.
+                if self.pair.is_active and self.pair.has_room():
+                    self.roles.take(sender, message, turn)
+            case Hello() | Request() | WhereIs() if not self.is_in_charge:
                 if self.pair.partner:
                     turn.send(sender, Moved("registry", "", self.pair.partner, "", self.view.epoch))
-            case _ if self.pair.is_active:
+            case _ if self.is_in_charge:
                 self._receive_in_charge(sender, message, turn)
         return self._finish(turn, term)
 
@@ -156,6 +172,10 @@ class Registry:
         match message:
             case Hello() | Request() | Migrated() if not self.pair.has_room():
                 self.ignored += 1  # it will come again
+            case Request() if self.relearning.has_to_wait(message.command, turn.now_ms):
+                self.ignored += 1
+            case WhereIs() if self.relearning.has_to_wait(message, turn.now_ms):
+                self.ignored += 1
             case Hello():
                 self._clients.welcome(self.name, "", sender, message.nonce, turn)
             case Request():
@@ -163,20 +183,21 @@ class Registry:
             case WhereIs():
                 self._locate(sender, message, turn)
             case Migrated():
-                self.hosts.take_migrated(sender, message, turn)
-            case Standing() if self.pair.has_room():
-                self.roles.take(sender, message, turn)
+                new_id = self.new_id if self.relearning.learns_from(sender, turn.now_ms) else None
+                self.hosts.take_migrated(sender, message, turn, new_id)
             case Collected() if message.root == sender and message.count >= len(self.view.brokers):
                 self.spread = max(self.spread, message.number)
 
     def tick(self, now_ms: int) -> list[Effect]:
         turn = Turn(now_ms)
+        self.relearning.tick(turn)
         term = self.pair.row.term
         self.pair.tick(self.view_row, now_ms)
         if self.pair.is_active and self.pair.has_room():
+            self.roles.tick(turn)
+        if self.is_in_charge and self.pair.has_room():
             self._keep_view(turn)
             self._reroot(turn)
-            self.roles.tick(turn)
             self.hosts.tick(self.view.brokers, self.view.epoch, turn)
         return self._finish(turn, term)
 
@@ -200,7 +221,7 @@ class Registry:
             self._load_view()
             self.roles.load(self._shadow)
         urgent, self.pair.sends = self.pair.sends, []
-        return [*effects, *urgent, *self.pair.release(turn.sends)]
+        return [*effects, *urgent, *self.pair.release(turn.sends), *map(Deliver, turn.events)]
 
     def _take_charge(self, turn: Turn) -> None:
         """What the other registry has written is all that counts; and brokers get time to be heard."""
@@ -225,20 +246,26 @@ class Registry:
 
     def _hear(self, broker: str, beat: Heartbeat, turn: Turn) -> None:
         """Answer a heartbeat with what the broker lacks. One that another host should serve is not heard."""
-        if self.pair.is_primary and beat.info.host != self.roles.primary_of(broker):
+        self.relearning.hear(broker, beat, turn.now_ms)
+        knows = self.pair.is_primary and not self.relearning.is_under_way
+        if knows and beat.info.host != self.roles.primary_of(broker):
             return
-        if not self.roster.hear(broker, beat, turn.now_ms):
+        if not self.roster.hear(broker, beat, turn.now_ms) or self.relearning.is_under_way:
             return
         pair = self.pair
-        pair.hear_broker(beat.epoch, beat.promised, turn.now_ms)
+        if pair.partner:  # a single one gives way to nobody
+            pair.hear_broker(beat.epoch, beat.promised, turn.now_ms)
         if not pair.is_primary:
             return
         if not pair.row.is_established:
             pair.establish(self.view_row, self.roster.epochs())
         if beat.epoch < self.view.epoch:
             turn.send(broker, NewView(self.view))
-        if pair.is_active and broker in self.view.brokers and (delta := self.catalog.since(beat.catalog)) is not None:
-            turn.send(broker, delta)
+        is_member = self.is_in_charge and broker in self.view.brokers
+        if is_member and self.relearning.may_update(broker, beat.catalog):
+            delta = self.catalog.since(beat.catalog)
+            if delta is not None:
+                turn.send(broker, delta)
 
     def _keep_view(self, turn: Turn) -> None:
         """Make another view if somebody has come or gone."""
@@ -257,14 +284,14 @@ class Registry:
         for name, heard in self.roster.heard.items():
             if name in brokers:
                 brokers[name] = self._updated(brokers[name], heard.beat.info)
-        if brokers != self.view.brokers or self._roots(brokers) != self.view.roots():
+        if brokers != self.view.brokers or self._roots(brokers, now_ms) != self.view.roots():
             self._change_view(brokers, turn)
 
     def _info_of(self, name: str, turn: Turn) -> BrokerInfo:
         """What a broker that comes says of itself, with its number: that of last time, or a new one."""
         data = self._shadow.get(BROKERS, name)
         if data is None:
-            number = self._new_id()
+            number = self.new_id()
             turn.put(BROKERS, name, BrokerRow(number))
         else:
             number = decode(data, BrokerRow).number
@@ -275,10 +302,13 @@ class Registry:
         """Loads change all the time, and are no reason for another view."""
         return msgspec.structs.replace(said, number=known.number, load=known.load)
 
-    def _roots(self, brokers: dict[str, BrokerInfo]) -> tuple[str, ...]:
-        """The brokers that need a tree: those with sources; without any, one for what the registry spreads."""
-        roots = [name for name in self.catalog.roots() if name in brokers][: self.settings.roots_max]
-        return tuple(roots or sorted(brokers)[:1])
+    def _roots(self, brokers: dict[str, BrokerInfo], now_ms: int) -> tuple[str, ...]:
+        """The brokers that need a tree: those with sources, and those that had some; without any, one for what the
+        registry spreads."""
+        roots = self.catalog.roots()
+        former = (self.catalog.former_roots(now_ms) | self.relearning.former_roots(now_ms)).difference(roots)
+        kept = [name for name in (*roots, *sorted(former)) if name in brokers][: self.settings.roots_max]
+        return tuple(sorted(kept) or sorted(brokers)[:1])
 
     def _change_view(self, brokers: dict[str, BrokerInfo], turn: Turn) -> None:
         previous = sorted(self.view.brokers) if self.pair.row.is_paired else None
@@ -289,7 +319,7 @@ class Registry:
         old = self.view
         trees = {
             root: tree_of(root, brokers, costs, self.settings.fan_out_max, old.trees.get(root))
-            for root in self._roots(brokers)
+            for root in self._roots(brokers, turn.now_ms)
         }
         epoch = max(old.epoch, self.pair.epoch_floor) + 1
         ordered = {name: brokers[name] for name in sorted(brokers)}
@@ -301,7 +331,24 @@ class Registry:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _new_id(self) -> int:
+    @property
+    def last_id(self) -> int:
+        return self._counters.ids
+
+    def known_brokers(self) -> list[str]:
+        """Those that have a number."""
+        return [str(name) for name, _ in self._shadow.rows(BROKERS, "")]
+
+    def restore_counters(self, counters: Counters) -> None:
+        """Numbers begin anew, above those that brokers know."""
+        self._counters = counters  # stored with the group: see _finish
+
+    def restore_view(self, brokers: dict[str, BrokerInfo], turn: Turn) -> None:
+        """Brokers that were the last view's get time to be heard."""
+        self.roster.expect_all(brokers, turn.now_ms)
+        self._put_view(brokers, None, turn)
+
+    def new_id(self) -> int:
         self._counters = Counters(self._counters.ids + 1, -1)  # stored with the group: see _finish
         return self._counters.ids
 
@@ -322,7 +369,9 @@ class Registry:
         brokers = self.view.brokers
         match command:
             case RegisterSource():
-                row = self.catalog.register(command, lambda: self._choose_root(command), self._new_id, turn)
+                if command.schema:
+                    self._schemas.validator(command.schema)  # its root refuses a wrong one too, when nobody listens
+                row = self.catalog.register(command, lambda: self._choose_root(command), self.new_id, turn)
                 root = row.entry.root
                 if root in brokers and root not in self.view.trees and self.view_row.previous is None:
                     self._change_view(dict(brokers), turn)  # so that it has a tree before anything is published
@@ -334,11 +383,11 @@ class Registry:
                 self._spread(root, turn)
             case RegisterSubscriber():
                 self._expect_brokers()
-                subscriber = self.hosts.register(command, brokers, self._new_id, turn)
+                subscriber = self.hosts.register(command, brokers, self.new_id, turn)
                 return Answer(number, places=[self._place_of(subscriber.number, subscriber.host)])
             case PlaceSubscription():
                 self._expect_brokers()
-                placed = self.hosts.place(command, brokers, self._new_id, turn)
+                placed = self.hosts.place(command, brokers, self.new_id, turn)
                 return Answer(number, places=[self._place_of(placed.number, placed.host)])
             case RemovePlace():
                 self.hosts.remove(command.id, turn)
@@ -419,7 +468,7 @@ class Registry:
         return {
             "epoch": self.view.epoch,
             "term": self.pair.row.term,
-            "in_charge": int(self.pair.is_active),
+            "in_charge": int(self.is_in_charge),
             "paired": int(self.pair.is_ready),
             "takeovers": self.pair.takeovers,
             "brokers": len(self.view.brokers),
@@ -435,5 +484,6 @@ class Registry:
             "replicated": len(self.roles.rows),
             "host_takeovers": self.roles.takeovers,
             "losses": self.roles.losses,
+            "relearnt": self.relearning.subscriptions,
             "not_allowed": self.admission.refused,
         }

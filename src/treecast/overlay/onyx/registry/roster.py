@@ -50,6 +50,10 @@ class Roster:
         limit_ms = self._settings.restart_ms if heard.beat.state == "restarting" else self._settings.silent_ms
         return heard.heard_ms <= now_ms < heard.heard_ms + limit_ms
 
+    def here(self, now_ms: int) -> dict[str, Heartbeat]:
+        """The last heartbeats of those that are there."""
+        return {name: heard.beat for name, heard in self.heard.items() if self._is_here(heard, now_ms)}
+
     def epochs(self) -> dict[str, int]:
         return {name: heard.beat.epoch for name, heard in self.heard.items()}
 

@@ -55,6 +55,23 @@ class ViewRow(Row, frozen=True):
     previous: list[str] | None = None
 
 
+class RelearningRow(Row, frozen=True):
+    """`meta["relearnt"]`, of a registry that had lost what it knew."""
+
+    version: int = 0
+    """That of the catalog that brokers had;"""
+    floor: int = 0
+    """its own versions are above this one,"""
+    ids: int = 0
+    """and numbers that it has given away since above this one."""
+    hosts: list[str] = []  # noqa: RUF012 (a field of a struct)
+    """Brokers that have said which subscriptions they host."""
+    roots: list[str] = []  # noqa: RUF012
+    """Those that had a tree,"""
+    at_ms: int = 0
+    """at that time."""
+
+
 class BrokerRow(Row, frozen=True):
     """`brokers[name]`: one that was ever part of the network."""
 
@@ -68,6 +85,12 @@ class SourceRow(Row, frozen=True):
     version: int
     location: Location = (0.0, 0.0)
     bytes_per_second: int = 0
+    former_root: str = ""
+    """The broker that was its root before,"""
+    left_ms: int = 0
+    """until then."""
+    broker_version: int = 0
+    """That of the catalog of the broker that said this, to a registry that had lost what it knew; 0: none did."""
 
 
 class SubscriberRow(Row, frozen=True):

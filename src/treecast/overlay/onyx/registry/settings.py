@@ -54,6 +54,10 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     """A source whose root was away for so long gets another one. 0: never, so that the order of its documents is
     kept."""
 
+    former_ms: int = DAY_MS
+    """A broker that is the root of nothing any more keeps its tree for so long: others may still lack documents that it
+    has acknowledged."""
+
     policy: Policy = "near"
     near_slack: float = 1.0
     """Brokers that are farther by so much than the nearest count as near; the one with the lowest load is taken."""
