@@ -35,7 +35,7 @@ SEEDS = 100
 FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
 """Set it to look at other seeds than last time."""
 OTHER_SEEDS = 40
-PLANTED_SEEDS_MAX = 60
+PLANTED_SEEDS_MAX = 80
 FAILED = tomllib.loads((Path(__file__).parent / "failed_seeds.toml").read_text(encoding="utf-8"))["case"]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.onyx.link_formats import Arrival
 from treecast.overlay.onyx.network_broker import NetworkBroker
-from treecast.overlay.onyx.network_messages import Forward
+from treecast.overlay.onyx.network_messages import NO_DOCUMENTS, Forward
 from treecast.overlay.onyx.routing import Delta, RoutingQuery
 from treecast.overlay.onyx.routing_protocol import LOCAL
 from treecast.overlay.onyx.tree import Tree
@@ -160,6 +162,14 @@ class ForgottenVersions(CheckedBroker):
         return super()._new_tree(root)
 
 
+class FirstOfRuns(CheckedBroker):
+    """Of messages that continue each other, the range of all is taken, and the documents of the first."""
+
+    def _take_forwards(self, tree: Tree, sender: str, run: Sequence[Forward], turn: Turn) -> None:
+        later = [msgspec.structs.replace(message, documents=NO_DOCUMENTS) for message in run[1:]]
+        super()._take_forwards(tree, sender, [run[0], *later], turn)
+
+
 def _with_tree(kind: type[Tree]) -> Callable[..., CheckedBroker]:
     class Broker(CheckedBroker):
         tree_class = kind
@@ -177,7 +187,7 @@ def _with_wants(kind: type[Wants]) -> Callable[..., CheckedBroker]:
 PLANTED: dict[str, tuple[NetworkScenario, int]] = {
     "a delta that forgets what was covered": (NetworkScenario(_with_tree(ForgetfulTree)), 0),
     "a route lost on repair": (NetworkScenario(_with_tree(OwnRoutesTree)), 0),
-    "versions that begin anew with a tree": (NetworkScenario(ForgottenVersions), 535),
+    "versions that begin anew with a tree": (NetworkScenario(ForgottenVersions), 1000),
     "a child covered too early": (NetworkScenario(_with_tree(HastyChildTree)), 0),
     "coverage acknowledged too early": (NetworkScenario(_with_wants(HastyWants)), 0),
     "told before it is loaded": (NetworkScenario(_with_wants(UnloadedWants)), 89),
@@ -186,6 +196,7 @@ PLANTED: dict[str, tuple[NetworkScenario, int]] = {
     "a step that is done twice": (NetworkScenario(DoubleSteps), 7),
     "a duplicate after fail-over": (NetworkScenario(LatePositions), 36),
     "a position stored before its documents": (NetworkScenario(EarlyPositions), 0),
+    "the documents of later messages of a run": (NetworkScenario(FirstOfRuns), 0),
     "documents passed on before they are durable": (NetworkScenario(UnstoredForwards), 0),
 }
 """With the seed to begin with: one that finds it soon."""

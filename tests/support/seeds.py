@@ -13,6 +13,12 @@ def first_seed(usual: int) -> int:
     return int(os.environ.get("TREECAST_FIRST_SEED", usual))
 
 
+def fresh_seed(usual: int) -> int:
+    """Where seeds begin that differ from commit to commit. `.ci/run` sets TREECAST_FRESH_SEED from the commit, so a run
+    that fails does so again."""
+    return int(os.environ.get("TREECAST_FRESH_SEED", first_seed(usual)))
+
+
 def run_fresh(scenario: Scenario, seeds: Iterable[int]) -> list[Outcome]:
     """The outcomes of all of them. None may fail."""
     outcomes: list[Outcome] = []

@@ -262,7 +262,7 @@ class ControlClient:
         location = (random.uniform(0, 10), random.uniform(0, 10))
         name = f"{self.name}-{random.randrange(6)}"
         if kind == "source":
-            self._request(RegisterSource(f"s{name}", "x" * random.choice([0, 100]), location=location))
+            self._request(RegisterSource(f"s{name}", "", "x" * random.choice([0, 100]), location=location))
         elif kind == "remove":
             self._request(RemoveSource(f"s{name}"))
         elif kind == "place":

@@ -174,8 +174,8 @@ class Moves(NetworkRun):
         """Less those that are on their way to a subscriber."""
         return [letter for letter in super()._letters() if letter.reason != REASON]
 
-    def _is_quiet(self, required_pairs: list[tuple[str, int]]) -> bool:
-        return super()._is_quiet(required_pairs) and not any(peer.stats()["moving"] for _, peer in self._peers())
+    def _is_quiet(self) -> bool:
+        return super()._is_quiet() and not any(peer.stats()["moving"] for _, peer in self._peers())
 
     def _mistakes(self) -> list[str]:
         names: dict[str, list[str]] = {}

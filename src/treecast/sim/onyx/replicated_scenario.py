@@ -1,5 +1,6 @@
 """A network of brokers with replicas, a real registry that decides who serves them, and hosts that lose their disks.
 
+The registry loses its disk only while every broker is served and has a backup: only hosts can tell it who serves.
 A host loses its disk only while another one has all that was acknowledged, as far as the registry's last decision goes:
 whoever serves alone and loses its disk loses data, and no checker can ask for it back. In the end every broker is at
 its own host, and its backup has the same as it has.
@@ -20,13 +21,14 @@ from treecast.overlay.onyx.membership import MembershipSettings
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.network_host import NETWORK_TABLES, NetworkHost
 from treecast.overlay.onyx.registry import Registry, RegistrySettings
+from treecast.overlay.onyx.registry.relearning import EPOCHS
 from treecast.overlay.onyx.registry.rows import RoleRow
 from treecast.overlay.onyx.view import HOST, host_name
 from treecast.overlay.peer import Effect, Peer
 from treecast.overlay.replica.member import MemberRow, read_members
 from treecast.overlay.replica.snapshot import KEY_MIN
 from treecast.overlay.replica.space import Space
-from treecast.sim.faults import Fault, FaultRates, LinkFault, Partition, draw_faults
+from treecast.sim.faults import Crash, Fault, FaultRates, LinkFault, Partition, draw_faults
 from treecast.sim.onyx.network_scenario import NetworkRun, NetworkScenario
 from treecast.sim.onyx.network_workload import NetworkWorkload, draw_network
 from treecast.sim.onyx.scripted_registry import REGISTRY
@@ -78,6 +80,9 @@ class ReplicatedNetworkScenario(NetworkScenario):
             groups = random.choice([[[first], [second]], [[first], [second, REGISTRY]], [[first], [REGISTRY]]])
             faults.append(Partition(groups, begin_ms, begin_ms + 1_000, one_way=random.random() < 0.3))
             faults.append(LinkFault("loss", first, second, 0, duration_ms, 50))
+        if random.random() < 0.3:
+            at_ms, down_ms = random.randrange(500, duration_ms), random.choice([1, 300, 3_000])
+            faults.append(Crash(REGISTRY, at_ms, down_ms, loses_disk=True))
         return faults
 
     def run(self, seed: int, faults: Sequence[Fault] | None = None, *, with_trace: bool = False) -> Outcome:
@@ -209,8 +214,8 @@ class ReplicatedRun(NetworkRun):
                 yield broker, peer
 
     def _may_lose_disk(self, machine: str) -> bool:
-        if not machine.startswith(HOST):
-            return False
+        if machine == REGISTRY:
+            return self._is_settled()
         roles = self._roles()
         return bool(roles) and all(self._can_do_without(machine, broker, role) for broker, role in roles.items())
 
@@ -236,7 +241,7 @@ class ReplicatedRun(NetworkRun):
 
         def add(root: str, peer: Registry, now_ms: int) -> list[Effect]:
             turn = Turn(now_ms)
-            peer.catalog.register(RegisterSource(f"root-{root}"), lambda: root, peer._new_id, turn)
+            peer.catalog.register(RegisterSource(f"root-{root}"), lambda: root, peer.new_id, turn)
             return peer._finish(turn, peer.pair.row.term)
 
         for root in missing:
@@ -300,9 +305,14 @@ class ReplicatedRun(NetworkRun):
             "terms": sum(row.term for row in self._roles().values()),
             "takeovers": registry.roles.takeovers if registry is not None else 0,
             "lost_disks": self.world.lost_disks,
+            "relearnt": self._count() // EPOCHS,
         }
 
     def _views(self) -> int:
+        return self._count() % EPOCHS
+
+    def _count(self) -> int:
+        """Of views in the registry's term."""
         registry = self._registry()
         return registry.view.epoch & 0xFFFF_FFFF if registry is not None else 0
 
