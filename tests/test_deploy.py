@@ -1,4 +1,6 @@
-"""The folder deploy/: the unit is valid and hardened, the image installs by hashes, and the service tells systemd."""
+"""The folder deploy/: units are valid and hardened and start what they say, the image installs by hashes.
+
+And services tell systemd how they are."""
 
 from __future__ import annotations
 
@@ -10,9 +12,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+import trustme
 
 from treecast.cli import main
 from treecast.serve.notify import notify
@@ -22,8 +28,9 @@ pytestmark = pytest.mark.house
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
 ANALYZE = shutil.which("systemd-analyze")
-needs_systemd = pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not installed: the unit is not verified")
+needs_systemd = pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not installed: units are not verified")
 EXPOSURE_MAX = 1.5
+UNITS = ("treecast.service", "treecast-broker@.service", "treecast-registry.service")
 
 
 def analyze(*arguments: str) -> str:
@@ -33,22 +40,96 @@ def analyze(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-@needs_systemd
-def test_the_unit_is_valid(tmp_path: Path) -> None:
-    program = Path(sys.executable).parent / "treecast"
-    text = (DEPLOY / "treecast.service").read_text()
+def unit_text(unit: str) -> str:
+    """With the program that is tested in place of the one that will be installed."""
+    text = (DEPLOY / unit).read_text()
     assert text.count("/opt/treecast/bin/treecast") == 1
-    (tmp_path / "treecast.service").write_text(text.replace("/opt/treecast/bin/treecast", str(program)))
-    assert analyze("verify", "--man=no", str(tmp_path / "treecast.service")) == ""
+    return text.replace("/opt/treecast/bin/treecast", str(Path(sys.executable).parent / "treecast"))
 
 
 @needs_systemd
-def test_the_unit_is_hardened() -> None:
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_is_valid(unit: str, tmp_path: Path) -> None:
+    path = tmp_path / unit.replace("@.", "@b1.")
+    path.write_text(unit_text(unit))
+    assert analyze("verify", "--man=no", str(path)) == ""
+
+
+@needs_systemd
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_is_hardened(unit: str) -> None:
     if "--offline" not in analyze("--help"):
         pytest.skip("this systemd-analyze cannot look at a unit that is not installed")
-    said = analyze("security", "--no-pager", "--offline=true", str(DEPLOY / "treecast.service"))
-    (level,) = re.findall(r"Overall exposure level for treecast.service: ([0-9.]+)", said)
+    said = analyze("security", "--no-pager", "--offline=true", str(DEPLOY / unit))
+    (level,) = re.findall(r"Overall exposure level for \S+: ([0-9.]+)", said)
     assert float(level) <= EXPOSURE_MAX
+
+
+def test_units_of_a_network_start_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the units say, with the files that docs/guide/deploying.md asks for, in other places."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "network.pem")
+    with ExitStack() as stack:
+        registry = stack.enter_context(started(tmp_path, authority, "treecast-registry.service", "registry", {}))
+        settings = {"REGISTRY": registry, "OPTIONS": "--location 2,0 --log-level error"}
+        broker = stack.enter_context(started(tmp_path, authority, "treecast-broker@.service", "b1", settings))
+        authority.issue_cert("127.0.0.1", "me", common_name="me").private_key_and_cert_chain_pem.write_to_path(
+            tmp_path / "me.pem"
+        )
+        tls = ["--tls-cert", str(tmp_path / "me.pem"), "--tls-ca", str(tmp_path / "network.pem"), "--name", "me"]
+        end = time.monotonic() + 60
+        while main(["source", "add", "news", "--registry", registry, *tls]) != 0:
+            assert "TC481" in capsys.readouterr().err and time.monotonic() < end, "the broker joins soon"
+        assert capsys.readouterr().out == f"news: publish at b1, {broker}\n"
+
+
+@contextmanager
+def started(directory: Path, authority: trustme.CA, unit: str, name: str, settings: dict[str, str]) -> Iterator[str]:
+    """The program of a unit, as systemd starts it; yields its address."""
+    own = authority.issue_cert("127.0.0.1", name, common_name=name).private_key_and_cert_chain_pem
+    (directory / name).mkdir()
+    own.write_to_path(directory / name / "cert.pem")
+    variables = {"LISTEN": "127.0.0.1:0", "OPTIONS": "--log-level error", **settings}
+    variables["CREDENTIALS_DIRECTORY"] = str(directory / name)
+    (line,) = re.findall(r"^ExecStart=(.*)$", unit_text(unit).replace("\\\n", ""), re.MULTILINE)
+    line = line.replace("%S", str(directory)).replace("%i", name).replace("/etc/treecast", str(directory))
+    words: list[str] = []
+    for word in line.split():
+        split = variables[word[1:]].split() if re.fullmatch(r"\$\w+", word) else [word]
+        words += [re.sub(r"\$\{(\w+)\}", lambda match: variables[match[1]], one) for one in split]
+    with systemd_hears(directory / f"{name}.notify", words) as line:
+        yield line.removeprefix("listening on ").strip()
+
+
+@contextmanager
+def systemd_hears(path: Path, command: list[str]) -> Iterator[str]:
+    """A service tells systemd, at this path, when it is ready and when it stops, and nothing else. Yields its line."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(path))
+        listening.settimeout(60)
+        environment = {**os.environ, "NOTIFY_SOCKET": str(path)}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        try:
+            assert listening.recv(100) == b"READY=1"
+            assert process.stdout is not None
+            yield process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            assert listening.recv(100) == b"STOPPING=1"
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
+            process.wait()
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.recv(100)
+
+
+@pytest.mark.parametrize("command", [["up", "--brokers", "2", "--listen", ":0"], ["peer", "up", "3", "--http", ":0"]])
+def test_many_processes_are_one_service(command: list[str], tmp_path: Path) -> None:
+    """Systemd is told once, when all of them are there, and nothing by each."""
+    options = ["--data", str(tmp_path / "data"), "--log-level", "error"]
+    with systemd_hears(tmp_path / "notify", [sys.executable, "-m", "treecast", *command, *options]) as line:
+        assert "listening on " in line
 
 
 def test_the_file_of_settings_is_right(

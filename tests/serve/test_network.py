@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -36,9 +37,7 @@ def test_documents_travel_and_survive_a_kill(tmp_path: Path) -> None:
     async def run(network: NetworkProcesses) -> None:
         b1, b2, b3 = network.brokers
         async with network.connect(network.registry, "owner") as owner:
-            async with asyncio.timeout(WAIT_SECONDS):
-                while len(await owner.inspect("brokers")) < len(network.brokers):
-                    await asyncio.sleep(0.05)
+            await until_all_are_there(owner, len(network.brokers))
             # The registry chooses the nearest broker as the root of a source.
             await owner.request(RegisterSource("east", location=(0.0, 0.0)))
             await owner.request(RegisterSource("west", location=(2.0, 0.0)))
@@ -139,3 +138,36 @@ async def publish(connection: Connection, source: str, documents: list[bytes]) -
                 await asyncio.sleep(0.05)
             else:
                 return
+
+
+def test_a_registry_without_its_disk_learns_from_brokers(tmp_path: Path) -> None:
+    async def run(network: NetworkProcesses) -> None:
+        b1, b2, _ = network.brokers
+        async with network.connect(network.registry, "owner") as owner:
+            await until_all_are_there(owner, len(network.brokers))
+            await owner.request(RegisterSource("east", location=(0.0, 0.0)))
+        async with network.connect(b1, "publisher") as publisher, network.connect(b2, "reader") as reader:
+            await publish(publisher, "east", [b"<early/>"])
+            await reader.subscribe("x", "/x")
+            await asyncio.to_thread(network.registry.kill)
+            shutil.rmtree(tmp_path / REGISTRY)
+            await asyncio.to_thread(network.registry.start)
+            await publish(publisher, "east", [b"<x>meanwhile</x>"])
+            async with network.connect(network.registry, "owner") as owner, asyncio.timeout(WAIT_SECONDS):
+                await until_all_are_there(owner, len(network.brokers))
+                assert [(row["key"], row["root"]) for row in await owner.inspect("sources")] == [("east", "b1")]
+                assert (await owner.where("subscription", "x")).broker == "b2"
+                await owner.request(RegisterSource("west", location=(0.0, 0.0)))
+            await publish(publisher, "west", [b"<x>new</x>"])
+            seen: dict[str, bytes] = {}
+            await receive(reader, "x", seen, b"<x>meanwhile</x>", b"<x>new</x>")
+
+    with NetworkProcesses(tmp_path, 3) as network:
+        asyncio.run(run(network))
+    assert "what was lost is learnt from brokers" in (tmp_path / f"{REGISTRY}.log").read_text()
+
+
+async def until_all_are_there(owner: Connection, count: int) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while len(await owner.inspect("brokers")) < count:
+            await asyncio.sleep(0.05)

@@ -12,10 +12,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+import trustme
 from support.quick_process import PIPE, QuickProcess
 from support.replica_hosts import free_address
 
+from treecast.cli import source as source_command
 from treecast.cli.entry import main
+from treecast.overlay.messages import PlaceSubscription
 from treecast.serve.client import Connection, RefusedError
 
 pytestmark = pytest.mark.house
@@ -24,10 +27,10 @@ WAIT_SECONDS = 60
 
 
 @contextmanager
-def running(log: Path, *arguments: str) -> Iterator[str]:
+def running(log: Path, *arguments: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
     """A command of the network; yields where it listens."""
     with log.open("a") as errors:
-        process = QuickProcess(["-m", "treecast", *arguments, "--listen", "127.0.0.1:0"], stdout=PIPE, stderr=errors)
+        process = QuickProcess(["-m", "treecast", *arguments, "--listen", listen], stdout=PIPE, stderr=errors)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -56,11 +59,86 @@ def test_a_network_by_its_commands(tmp_path: Path, capsys: pytest.CaptureFixture
         (row,) = map(json.loads, source(capsys, "list", "--registry", registry, "--format", "json").splitlines())
         assert row["source"] == "news" and row["root"] == "b2" and row["description"] == "of today"
         assert source(capsys, "list", "--registry", registry).split() == ["news", "b2", "of", "today"]
+        assert asyncio.run(hosts(registry)) == [("b1", addresses["b1"]), ("b2", addresses["b2"])]
         asyncio.run(from_b2_to_b1(addresses))
         assert source(capsys, "remove", "news", "--registry", registry) == ""
+        asyncio.run(until_refused(addresses["b2"]))
         assert source(capsys, "list", "--registry", registry) == ""
         assert main(["source", "remove", "news", "--registry", registry]) == 1
         assert "TC410" in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_a_source_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "wrong.dtd").write_text("<!ELEMENT a (b")
+    log, wrong, missing = tmp_path / "log", str(tmp_path / "wrong.dtd"), str(tmp_path / "missing.dtd")
+
+    def refused(*arguments: str) -> str:
+        assert main(["source", *arguments]) == 1
+        return capsys.readouterr().err
+
+    with ExitStack() as stack:
+        registry = stack.enter_context(running(log, "registry", "--data", str(tmp_path / "registry")))
+        member = ("--data", str(tmp_path / "b1"), "--name", "b1", "--registry", registry)
+        broker = stack.enter_context(running(log, "broker", *member))
+        alone = stack.enter_context(running(log, "broker", "--data", str(tmp_path / "alone")))
+        while not asyncio.run(brokers(registry)):
+            time.sleep(0.05)
+        assert "TC280" in refused("add", "news", "--registry", registry, "--schema", wrong)
+        assert "TC283" in refused("add", "news", "--registry", registry, "--schema", missing)
+        assert source(capsys, "list", "--registry", registry) == ""
+        assert "TC480 a broker does not keep" in refused("add", "news", "--registry", broker)
+        assert "TC480 no registry listens there" in refused("add", "news", "--registry", alone)
+        assert "TC480 no registry listens there" in refused("list", "--registry", alone)
+
+
+def test_the_name_of_a_source_s_owner_is_that_of_the_certificate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority, ca = trustme.CA(), str(tmp_path / "ca.pem")
+    authority.cert_pem.write_to_path(ca)
+    files = {}
+    for name in ("registry", "me"):
+        files[name] = str(tmp_path / f"{name}.pem")
+        issued = authority.issue_cert("127.0.0.1", common_name=name)
+        issued.private_key_and_cert_chain_pem.write_to_path(files[name])
+    own = ("--data", str(tmp_path / "registry"), "--tls-cert", files["registry"], "--tls-ca", ca)
+    with running(tmp_path / "log", "registry", *own) as registry:
+        mine = ("--registry", registry, "--tls-cert", files["me"], "--tls-ca", ca)
+        assert source(capsys, "list", *mine) == ""
+        assert main(["source", "list", *mine, "--name", "you"]) == 1
+    said = capsys.readouterr().err
+    assert "TC601" in said and said.splitlines()[-1].strip() == "hint: its certificate is for me, 127.0.0.1"
+
+
+def test_a_registry_that_is_not_in_charge_names_the_other_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_command, "CONNECT_SECONDS", 1.0)
+    address = {"r1": free_address(), "r2": free_address()}
+    with ExitStack() as stack:
+        for name, other in (("r1", "r2"), ("r2", "r1")):
+            own = ("--name", name, "--data", str(tmp_path / name), "--partner", f"{other}={address[other]}")
+            stack.enter_context(running(tmp_path / "log", "registry", *own, listen=address[name]))
+        end = time.monotonic() + WAIT_SECONDS
+        while main(["source", "list", "--registry", address["r1"]]) and time.monotonic() < end:
+            pass
+        capsys.readouterr()
+        assert main(["source", "list", "--registry", address["r2"]]) == 1
+        refused, hint = capsys.readouterr().err.splitlines()[-2:]
+        assert refused.endswith(f"TC407 no connection to {address['r2']}: this registry is not in charge")
+        assert hint == "  hint: ask 'r1', the other one"
+        both = [f"--registry={name}={place}" for name, place in sorted(address.items(), reverse=True)]
+        assert source(capsys, "list", *both) == ""
+
+
+def test_a_registry_that_is_not_there_is_logged(tmp_path: Path) -> None:
+    log, nobody = tmp_path / "log", free_address()
+    with running(log, "broker", "--data", str(tmp_path / "b1"), "--name", "b1", "--registry", nobody):
+        end = time.monotonic() + WAIT_SECONDS
+        while '"a peer cannot be reached"' not in log.read_text() and time.monotonic() < end:
+            time.sleep(0.1)
+    (line,) = [line for line in map(json.loads, log.read_text().splitlines()) if line["level"] == "warning"]
+    assert (line["name"], line["address"]) == ("registry", nobody)
 
 
 def add_when_all_are_there(capsys: pytest.CaptureFixture[str], registry: str, wanted: str) -> str:
@@ -78,6 +156,18 @@ async def brokers(registry: str) -> list[dict[str, str | int]]:
         return await connection.inspect("brokers")
 
 
+async def hosts(registry: str) -> list[tuple[str, str]]:
+    """ONYX, Figure 3, messages 5 and 7: a user near each broker asks the registry where to go."""
+    chosen = []
+    async with Connection(registry, "user") as connection:
+        for id, location in (("near-b1", (1.0, 0.0)), ("near-b2", (6.0, 0.0))):
+            (place,) = (await connection.request(PlaceSubscription(id, "//item", location=location))).places
+            chosen.append((place.broker, place.address))
+            found = await connection.where("subscription", id)
+            assert (found.broker, found.address) == chosen[-1]
+    return chosen
+
+
 async def from_b2_to_b1(addresses: dict[str, str]) -> None:
     async with (
         Connection(addresses["b1"], "reader") as reader,
@@ -85,6 +175,9 @@ async def from_b2_to_b1(addresses: dict[str, str]) -> None:
         asyncio.timeout(WAIT_SECONDS),
     ):
         await reader.subscribe("all", "//item")
+        with pytest.raises(RefusedError, match="treecast source") as refused:
+            await reader.register_source("mine")
+        assert refused.value.code == "TC480"
         with pytest.raises(RefusedError) as refused:
             await elsewhere(reader)
         assert refused.value.code == "TC471"
@@ -93,6 +186,15 @@ async def from_b2_to_b1(addresses: dict[str, str]) -> None:
             assert delivery.payload == b"<news><item>1</item></news>"
             await delivery.acknowledge()
             break
+
+
+async def until_refused(root: str) -> None:
+    """Of a source that was removed, documents are not taken any more, as soon as its root hears of it."""
+    async with Connection(root, "publisher") as publisher, asyncio.timeout(WAIT_SECONDS):
+        with pytest.raises(RefusedError, match="TC410"):
+            while True:
+                await publisher.publish("news", [b"<news/>"])
+                await asyncio.sleep(0.02)
 
 
 async def elsewhere(connection: Connection) -> None:
@@ -123,6 +225,9 @@ def test_status_of_a_registry(tmp_path: Path) -> None:
         (["broker", "--data", "d", "--location", "1,2"], "need --registry"),
         (["broker", "--data", "d", "--location", "here"], "is no location"),
         (["broker", "--data", "d", "--name", "registry", "--registry", "h:1"], "is the name of a registry"),
+        (["broker", "--data", "d", "--name", "", "--registry", "h:1"], "'' is no name"),
+        (["broker", "--data", "d", "--name", "host:b1", "--registry", "h:1"], "host: is for hosts"),
+        (["registry", "--data", "d", "--name", "r\n1"], "is no name"),
         (["broker", "--data", "d", "--name", "b", "--registry", "h:1", "--registry", "h:2"], "two registries"),
         (["broker", "--data", "d", "--name", "b", "--registry", "nowhere"], "nowhere"),
         (["registry", "--data", "d", "--partner", "h:1"], "the partner has the same name"),

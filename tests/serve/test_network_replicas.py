@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
@@ -46,7 +47,40 @@ def test_a_broker_that_is_killed_without_its_disk_loses_nothing(tmp_path: Path) 
         wait_for(lambda: backed_up(network).get(root, {"host": ""})["host"] == root)
         publish(network, range(20, 22))
         assert pull(network, "q0", 21) == list(range(1, 22))
+        # Whoever served it meanwhile does not speak in its name any more: connections of one name close each other.
+        replaced = f"a newer connection has the name {root!r}"
+        time.sleep(1.0)
+        before = (tmp_path / "log").read_text().count(replaced)
+        time.sleep(2.0)
+        assert (tmp_path / "log").read_text().count(replaced) == before
         assert main(["status", "--network", "--url", f"http://127.0.0.1:{network.port}"]) == 0
+
+
+def test_event_streams_of_hosts_say_where_they_are(tmp_path: Path) -> None:
+    """Their ids name the data that they are about, so that a reader can go on at another host."""
+
+    def events(after: str = "") -> tuple[int, list[str], str]:
+        """Status, and from the first event with data on: its id, and its delivery."""
+        connection = http.client.HTTPConnection("127.0.0.1", network.port, timeout=WAIT_SECONDS)
+        connection.request("GET", "/v1/events?subscription=all", headers={"Last-Event-ID": after} if after else {})
+        answer = connection.getresponse()
+        place, delivery = "", ""
+        while answer.status == 200 and not delivery:
+            line = answer.readline().decode().strip()
+            place = line.removeprefix("id: ") if line.startswith("id: ") else place
+            delivery = json.loads(line[6:])["delivery"] if line.startswith("data: ") else ""
+        connection.sock.close()
+        return answer.status, place.split("."), delivery
+
+    with running(tmp_path, 2, "--replicas", "2") as network:
+        assert network.ask("PUT", "/v1/subscriptions/all", json.dumps({"query": "/load"}))[0] == 201
+        publish(network, range(2))
+        _, answer = network.ask("POST", "/v1/subscriptions/all:pull", b'{"max": 1, "wait_ms": 5000}')
+        status, (store, document, _), delivery = events()
+        assert status == 200 and len(store) == 8
+        assert delivery == answer["deliveries"][0]["delivery"], "a delivery has one id, however it comes"
+        status, place, other = events(f"{store}.{document}.all")
+        assert status == 200 and int(place[1]) > int(document) and other != delivery
 
 
 def host_of(network: Network, broker: str) -> str:

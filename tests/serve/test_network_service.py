@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
+import io
 import json
 import os
 import signal
 import threading
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +19,7 @@ from support.service_network import WAIT_SECONDS, Network, running, wait_for
 
 from treecast.cli.entry import main
 from treecast.index import Index
+from treecast.serve.client import Connection
 
 pytestmark = pytest.mark.house
 
@@ -104,13 +108,38 @@ def check_picture(network: Network) -> None:
     assert [broker["restarts"] for broker in picture["brokers"]] == [1, 1, 0]
     assert len(picture["roots"]) == 2 and len(picture["links"]) == 4
     assert sum(link["documents"] for link in picture["links"]) > 0
-    assert all(link["table"] > 0 for link in picture["links"])
+    hosted = {broker["name"]: broker["subscriptions"] for broker in picture["brokers"]}
+    assert all(0 < link["table"] <= hosted[link["child"]] for link in picture["links"]), "no broker passes anything on"
     connection = http.client.HTTPConnection("127.0.0.1", network.port, timeout=WAIT_SECONDS)
     connection.request("GET", "/v1/network.svg")
     svg = ElementTree.fromstring(connection.getresponse().read())
+    connection.request("GET", "/metrics")
+    assert b"treecast_ready 1.0\n" in connection.getresponse().read()
     connection.close()
     assert len(svg.findall("{http://www.w3.org/2000/svg}circle")) == 6
     assert main(["status", "--network", "--url", f"http://127.0.0.1:{network.port}"]) == 0
+    output = io.StringIO()
+    with redirect_stdout(output):
+        assert main(["status", "--once", "--url", f"http://127.0.0.1:{network.port}"]) == 0
+    assert "one broker of a network of 3: treecast status --network" in output.getvalue()
+
+
+def test_hosts_by_content(tmp_path: Path) -> None:
+    """The registry hears of queries that are new, and of those that change."""
+    with running(tmp_path, 2, "--policy", "content") as network:
+        for number in range(4):
+            form = json.dumps({"query": f"/load/item[@n='{number % 2}'][{number + 1}]"})
+            assert network.ask("PUT", f"/v1/subscriptions/q{number}", form)[0] == 201
+        form = json.dumps({"query": "/load/p:item[@n='1']", "namespaces": {"p": "urn:p"}})
+        assert network.ask("PUT", "/v1/subscriptions/q0", form)[0] == 200
+        assert network.ask("PUT", "/v1/subscriptions/q1", b'{"query": "/load["}')[0] == 422
+
+        async def queries() -> list[object]:
+            async with Connection(network.addresses()["registry"], "looks") as connection:
+                return [row["query"] for row in await connection.inspect("subscriptions")]
+
+        found = asyncio.run(queries())
+        assert found == ["/load/p:item[@n='1']", *(f"/load/item[@n='{n % 2}'][{n + 1}]" for n in (1, 2, 3))]
 
 
 def parent_of(pid: int) -> int:
@@ -131,12 +160,39 @@ def test_processes_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
     wait_for(lambda: all(map(is_gone, pids.values())))
 
 
+def test_one_broker_has_no_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["up", "--data", str(tmp_path), "--policy", "content"])
+    assert stop.value.code == 2
+    assert "--policy: it needs --brokers" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", [["--demo"], ["--peer-listen", "127.0.0.1:0"], ["--brokers", "1000"]])
 def test_options_that_do_not_fit(option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["up", "--data", str(tmp_path), "--brokers", "3", *option])
     assert stop.value.code == 2
     assert option[0] in capsys.readouterr().err
+
+
+def test_data_that_do_not_fit_are_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refusal(directory: str, brokers: int | None) -> str:
+        count = ["--brokers", str(brokers)] if brokers is not None else []
+        assert main(["up", "--data", directory, *count, "--listen", "127.0.0.1:0"]) == 1
+        return capsys.readouterr().err
+
+    with running(tmp_path, 3, "--replicas", "2"):
+        data = str(tmp_path / "data")
+        in_use = refusal(data, 3)
+        assert in_use.splitlines()[-2].startswith("treecast: TC423 ") and "Traceback" not in in_use
+    assert "treecast: TC427 " in refusal(data, 2), "the subscriptions of broker-3 would be gone"
+    assert "treecast: TC426 " in refusal(data, 3), "it had replicas"
+    assert "treecast: TC423 the data" in refusal(f"{data}/broker-1", 2)
+    one = refusal(data, None)
+    assert f"treecast: TC423 the data in {data} are those of a network" in one
+    assert "start it with --brokers 3, or" in one
 
 
 def test_tokens_and_open_ports_do_not_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from support.served_broker import served, stranger
 
 from treecast.serve.client import Connection
 from treecast.serve.settings import RuntimeSettings
-from treecast.serve.tls import TlsFiles, certificate_names, client_context, server_context
+from treecast.serve.tls import TlsFiles, certificate_names, client_context, own_name, server_context
 from treecast.serve.transport_error import TransportError
 
 pytestmark = pytest.mark.house
@@ -58,11 +58,12 @@ def test_both_sides_know_each_other(tmp_path: Path, ours: Certificates) -> None:
 def test_who_has_the_wrong_certificate_or_none_is_refused(
     tmp_path: Path, ours: Certificates, theirs: Certificates
 ) -> None:
-    async def refused(address: str, name: str, tls: TlsFiles | None, why: str) -> None:
+    async def refused(address: str, name: str, tls: TlsFiles | None, why: str, hint: str = "") -> None:
         with pytest.raises(TransportError, match=why) as caught:
             async with Connection(address, name, tls=tls, connect_s=0.7):
                 pass
         assert caught.value.code == "TC407"
+        assert str(caught.value).count("hint: ") == 1 and hint in caught.value.hint
 
     async def run() -> None:
         async with served(tmp_path, RuntimeSettings(handshake_ms=500), tls=ours.files("localhost")) as box:
@@ -70,7 +71,8 @@ def test_who_has_the_wrong_certificate_or_none_is_refused(
             await refused(box.address, "alice", TlsFiles(ca=ours.ca), "certificate required")  # none
             stolen = TlsFiles(certificate=theirs.files("alice").certificate, ca=ours.ca)
             await refused(box.address, "alice", stolen, "certificates of both sides")  # of another CA
-            await refused(box.address, "bob", alice, "TC601 this client may not call itself 'bob'")
+            mistaken = "TC601 this client may not call itself 'bob'"
+            await refused(box.address, "bob", alice, mistaken, hint="its certificate is for alice")
             await refused(
                 box.address, "alice", TlsFiles(certificate=alice.certificate, ca=theirs.ca), "CERTIFICATE_VERIFY"
             )
@@ -122,3 +124,12 @@ def test_names_of_a_certificate() -> None:
     }
     assert certificate_names(certificate) == ["alice", "a.example", "::1"]
     assert certificate_names(None) == []
+
+
+def test_the_own_name_of_a_client(tmp_path: Path, ours: Certificates) -> None:
+    assert own_name(ours.files("alice").certificate) == "alice"
+    unnamed, text = tmp_path / "unnamed.pem", tmp_path / "text.pem"
+    trustme.CA().issue_cert("a.example", "b.example").private_key_and_cert_chain_pem.write_to_path(str(unnamed))
+    text.write_text("no certificate")
+    assert own_name(str(unnamed)) == "a.example", "without a common name"
+    assert own_name(str(text)) == own_name(str(tmp_path / "missing.pem")) == ""

@@ -23,7 +23,8 @@ from treecast.overlay.storage import Change, StorageError
 from treecast.serve.broker_process import warm_up
 from treecast.serve.client import Connection
 from treecast.serve.logs import make_log
-from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.peer_life import PeerStore
+from treecast.serve.runtime import Runtime
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.store import Store
 from treecast.serve.tls import TlsFiles, server_context

@@ -46,6 +46,11 @@ class Network:
         rows = map(json.loads, self._log.read_text().splitlines())
         return {row["name"]: row["pid"] for row in rows if row["event"] == "a process serves"}
 
+    def addresses(self) -> dict[str, str]:
+        """For peers of these processes."""
+        rows = map(json.loads, self._log.read_text().splitlines())
+        return {row["name"]: row["address"] for row in rows if row["event"] == "a process serves"}
+
     def kill(self, name: str) -> None:
         """And wait until another one serves in its place."""
         before = self.pids()[name]

@@ -39,7 +39,7 @@ def network_of(effective: Mapping[str, Effective], service: ServiceOptions | Wor
     if mistakes:
         raise SettingsError(mistakes)
     settings = {name: getattr(service, name) for name in service.__struct_fields__}
-    more = {"brokers": count, "replicas": replicas}
+    more = {"brokers": count, "replicas": replicas, "policy": effective["policy"].value}
     logs = {"log_format": effective["log"].value, "log_level": effective["log_level"].value}
     return msgspec.convert(
         {**settings, **more, **logs},
@@ -52,16 +52,16 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
     """Brokers, and each tree with its links, for people.
 
     >>> broker = {"name": "b1", "is_up": True, "restarts": 0, "address": "127.0.0.1:1", "subscriptions": 3}
-    >>> link = {"root": "b1", "parent": "b1", "child": "b2", "depth": 1, "documents": 7, "bytes": 900, "table": 2}
-    >>> link |= {"documents_per_second": 0.5, "bytes_per_second": 64.0, "bytes_saved": 3000}
+    >>> link = {"root": "b1", "parent": "b1", "child": "b2", "depth": 1, "documents": 7, "bytes": 90, "table": 2}
+    >>> link |= {"values": 700, "documents_per_second": 0.5, "bytes_per_second": 9.0, "bytes_saved": 30}
     >>> print("\\n".join(network_lines({"brokers": [broker], "roots": ["b1"], "links": [link]})))
     b1             up    3 subscriptions, 0 restarts, 127.0.0.1:1
     tree of b1
-      b1 -> b2: 0.5 documents/s, 64 bytes/s; 7 documents, 900 bytes, 3,000 bytes saved; a table of 2 queries
+      b1 -> b2: 0.5 documents/s, 9 bytes/s; 7 documents, 90 bytes, 30 bytes saved; a table of 2 queries with 700 values
     """
     for broker in picture["brokers"]:
         state = "up" if broker["is_up"] else "down"
-        counts = f"{broker['subscriptions']} subscriptions, {broker['restarts']} restarts"
+        counts = f"{broker['subscriptions']:,} subscriptions, {broker['restarts']} restarts"
         if broker.get("replicas"):
             places = f"at {printable(broker['host'])}, backup {printable(broker['backup']) or 'none'}"
             counts += f", {broker['replicas']} ({places})"
@@ -73,7 +73,12 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
                 rates = f"{link['documents_per_second']:,g} documents/s, {link['bytes_per_second']:,.0f} bytes/s"
                 totals = f"{link['documents']:,} documents, {link['bytes']:,} bytes"
                 ends = f"{'  ' * link['depth']}{printable(link['parent'])} -> {printable(link['child'])}"
-                yield f"{ends}: {rates}; {totals}{_savings(link)}; a table of {link['table']:,} queries"
+                yield f"{ends}: {rates}; {totals}{_savings(link)}; a table of {_table(link)}"
+
+
+def _table(link: Mapping[str, Any]) -> str:
+    queries = "1 query" if link["table"] == 1 else f"{link['table']:,} queries"
+    return f"{queries} with {link['values']:,} values" if link.get("values") else queries
 
 
 def _savings(link: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import argparse
 from typing import Any, get_args
 
 from treecast.cli.network_options import REGISTRY, add_tls_options, read_registries, read_tls
-from treecast.cli.serving import add_log_options, add_place_options, read_addresses
+from treecast.cli.serving import add_log_options, add_place_options, peer_name, read_addresses
 
 DESCRIPTION = """\
 Runs the registry of a network: brokers that are started with its address
@@ -37,7 +37,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     )
     option = parser.add_argument
     add_place_options(parser, LISTEN, "brokers and clients")
-    option("--name", metavar="NAME", default=REGISTRY, help="of this registry; default %(default)s")
+    option("--name", metavar="NAME", type=peer_name, default=REGISTRY, help="of this registry; default %(default)s")
     option("--partner", metavar="NAME=HOST:PORT", help="a second registry: each takes over for the other")
     option("--policy", choices=POLICIES, default="near", help="how hosts are chosen; default %(default)s")
     option("--allow", metavar="NAME", action="append", default=[], help="brokers that may join: names, b*; default all")

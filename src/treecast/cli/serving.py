@@ -6,6 +6,9 @@ import argparse
 from typing import Any
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+NAME_BYTES_MAX = 1024
+RESERVED = "host:"
+"""Of names inside a network."""
 
 
 def add_subcommand(
@@ -30,9 +33,22 @@ def add_place_options(parser: argparse.ArgumentParser, listen: str, purpose: str
     )
 
 
+def peer_name(text: str) -> str:
+    """For argparse.
+
+    >>> peer_name("b1")
+    'b1'
+    """
+    if not 0 < len(text.encode("utf-8", "surrogateescape")) <= NAME_BYTES_MAX or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no name: 1 to {NAME_BYTES_MAX} bytes that can be printed")
+    if text.startswith(RESERVED):
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no name: {RESERVED} is for hosts of replicas")
+    return text
+
+
 def add_name_option(parser: argparse.ArgumentParser) -> None:
     help = "of the broker, in messages; default %(default)s"
-    parser.add_argument("--name", metavar="NAME", default="broker", help=help)
+    parser.add_argument("--name", metavar="NAME", type=peer_name, default="broker", help=help)
 
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:

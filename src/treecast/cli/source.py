@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from treecast.cli.network_options import add_registry_option, add_tls_options, location, read_registries, read_tls
 from treecast.cli.serving import add_subcommand
 from treecast.durable import unused_name
+from treecast.errors import PeerError, TreecastError
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 
 def _finish(parser: argparse.ArgumentParser, action: Action) -> None:
     add_registry_option(parser, "where it is; again for a second one", is_needed=True)
-    parser.add_argument("--name", metavar="NAME", help="yours, as in your certificate")
+    parser.add_argument("--name", metavar="NAME", help="yours; default that in your certificate")
     add_tls_options(parser, "of yours", "CA of the registry")
 
     def run(options: argparse.Namespace) -> int:
@@ -80,18 +81,19 @@ def _finish(parser: argparse.ArgumentParser, action: Action) -> None:
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 15:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number such as 1000")
     return int(text)
 
 
 def _ask(parser: argparse.ArgumentParser, options: argparse.Namespace, action: Action) -> str:
     """Of two registries one answers: that in charge. Raises TransportError, RefusedError."""
     from treecast.serve.blocking_client import BlockingConnection
+    from treecast.serve.tls import own_name
     from treecast.serve.transport_error import TransportError
 
     *others, last = read_registries(parser, options.registry).values()
     tls = read_tls(parser, options)
-    name = options.name or unused_name("source-")
+    name = options.name or (own_name(tls.certificate) if tls is not None else "") or unused_name("source-")
     for address in others:
         try:
             with BlockingConnection(address, name, tls=tls, connect_s=CONNECT_SECONDS) as connection:
@@ -104,19 +106,30 @@ def _ask(parser: argparse.ArgumentParser, options: argparse.Namespace, action: A
 
 def _add_source(options: argparse.Namespace, connection: BlockingConnection) -> str:
     from treecast.overlay.messages import RegisterSource
+    from treecast.workload.dtd_source import read_source
 
-    schema = Path(options.schema).read_text(encoding="utf-8") if options.schema else ""
+    schema = read_source(Path(options.schema), options.schema).text if options.schema else ""
     command = RegisterSource(
         *(options.source, schema, options.description, options.location),
         *(options.messages_per_second, options.message_bytes),
     )
-    (place,) = (connection.request(command)).places
+    places = connection.request(command).places
+    if not places:
+        raise _no_registry("a broker without a network, which takes its documents itself now")
+    (place,) = places
     return f"{printable(options.source)}: publish at {printable(place.broker)}, {printable(place.address)}\n"
+
+
+def _no_registry(what: str) -> TreecastError:
+    hint = "--registry is the address of treecast registry"
+    return PeerError(f"TC480 no registry listens there, but {what}\n  hint: {hint}", code="TC480", hint=hint)
 
 
 def _list(options: argparse.Namespace, connection: BlockingConnection) -> str:
     rows: list[dict[str, Any]] = []
     while some := connection.inspect("sources", after=rows[-1]["key"] if rows else "", count_max=ROWS_AT_ONCE):
+        if "root" not in some[0]:
+            raise _no_registry("a broker")
         rows += some
     if options.format == "json":
         return "".join(json.dumps({"source": row.pop("key"), **row}) + "\n" for row in rows)

@@ -80,11 +80,21 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         )
         if options.once or not is_terminal or os.environ.get("TERM") == "dumb":
             columns = shutil.get_terminal_size().columns if is_terminal else COLUMNS
-            _write("\n".join(screen.lines(status, columns)) + "\n")
+            note = _network_note(client)
+            _write("\n".join([*screen.lines(status, columns), *(["", note] if note else [])]) + "\n")
             return 0
         with _full_screen():
             _watch(client, screen, status)
     return 0
+
+
+def _network_note(client: HttpClient) -> str:
+    """What the door of a network answers is the status of one of its brokers."""
+    try:
+        count = len(client.ask("GET", "/v1/network").json["brokers"])
+    except TreecastError:
+        return ""
+    return f"one broker of a network of {count}: treecast status --network shows all"
 
 
 def _look(client: HttpClient) -> dict[str, Any]:
@@ -117,9 +127,10 @@ def _full_screen() -> Iterator[None]:
 def _watch(client: HttpClient, screen: StatusScreen, status: dict[str, Any]) -> None:
     """Until somebody presses q."""
     problem = ""
+    note = _network_note(client)
     while True:
         columns, rows = shutil.get_terminal_size()
-        last = screen.paint(fit("q leaves", columns), DIM)
+        last = screen.paint(fit(f"q leaves; {note}" if note else "q leaves", columns), DIM)
         if problem:
             last = screen.paint(fit(printable(problem), columns), YELLOW)
         lines = [*screen.lines(status, columns, max(rows - 2, 1)), "", last][:rows]

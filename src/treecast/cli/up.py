@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Runs a broker that is used over HTTP: publish documents, subscribe with
-queries, receive what they match. What it has acknowledged is on disk, in DIR,
-which it creates if need be. With --backbone it is a worker, one of several,
-and NATS JetStream keeps everything."""
+queries, receive what they match. What it has acknowledged is on disk, in DIR.
+With --backbone it is one of several workers, and NATS JetStream keeps all."""
 
 EPILOG = """\
 Every setting may also stand in FILE (log_level = "error") or in the
@@ -84,6 +83,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
                 service = network_of(effective, service)
             elif effective["replicas"].value > 1:
                 raise SettingsError([Mistake("--replicas", "it needs --brokers: another one has the second copy")])
+            elif effective["policy"].value != "load":
+                raise SettingsError([Mistake("--policy", "it needs --brokers: one broker has all subscriptions")])
             if options.check:
                 print(format_settings(effective), end="")
                 return 0
@@ -115,6 +116,9 @@ def _run(service: ServiceOptions | WorkerOptions, effective: Mapping[str, Effect
         assert isinstance(service, NetworkServiceOptions)
         run_network(service, log, announce)
     elif isinstance(service, service_process.ServiceOptions):
+        from treecast.serve.network.service import check_no_network
+
+        check_no_network(Path(service.directory))
         service_process.run_service(service, log, announce)
     else:
         from treecast.serve.fleet.fleet_process import run_worker

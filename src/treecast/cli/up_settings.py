@@ -26,6 +26,7 @@ DECIDED_BY_SERVICE = "announces"
 MISTAKES_MAX = 50
 NUMBER_MAX = 1 << 53
 LOG_LEVELS = ("debug", "info", "warning", "error")
+POLICIES = ("load", "content")
 DURATIONS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -42,6 +43,8 @@ class Setting(NamedTuple):
     choices: tuple[str, ...] = ()
     is_optional: bool = False
     """Empty is none."""
+    example: str = "1000"
+    """Of a count."""
 
     @property
     def full_name(self) -> str:
@@ -78,8 +81,9 @@ TOP = (
         is_optional=True,
     ),
     _file("peer_ca", "CA of Python clients: they need certificates"),
-    Setting("", "brokers", "count", 1, "be a network of so many, in processes; default 1", "N"),
-    Setting("", "replicas", "count", 1, "disks of a network that have everything; default 1", "N"),
+    Setting("", "brokers", "count", 1, "be a network of so many, in processes; default 1", "N", example="3"),
+    Setting("", "replicas", "count", 1, "disks of a network that have everything; default 1", "N", example="2"),
+    Setting("", "policy", "choice", "load", "how a network picks hosts: load or content", "POLICY", POLICIES),
     Setting("", "backbone", "text", "", "NATS servers: be one of several workers", "URL[,URL]", is_optional=True),
     Setting("", "fleet", "text", "main", "which fleet of workers; default main", "NAME"),
     Setting("", "name", "text", "broker", "of the broker, in messages; default broker", "NAME"),
@@ -311,7 +315,7 @@ def convert(setting: Setting, source: Any) -> Any:
     if setting.kind == "switch":
         return _switch(source)
     if setting.kind in ("count", "duration", "size"):
-        return _number(setting.kind, source)
+        return _number(setting, source)
     if setting.kind == "texts":
         return _texts(source)
     if not isinstance(source, str):
@@ -360,9 +364,10 @@ def _texts(source: Any) -> list[str]:
     return source
 
 
-def _number(kind: str, source: Any) -> int:
+def _number(setting: Setting, source: Any) -> int:
+    kind = setting.kind
     units = {"count": {"": 1}, "duration": {"": 1, **DURATIONS}, "size": SIZES}[kind]
-    examples = {"count": "1000", "duration": "500ms, 10s, 5m, 2h or 7d", "size": "4096, 64K, 16M or 2G"}
+    examples = {"count": setting.example, "duration": "500ms, 10s, 5m, 2h or 7d", "size": "4096, 64K, 16M or 2G"}
     value: int | None = None
     if isinstance(source, int) and not isinstance(source, bool):
         value = source

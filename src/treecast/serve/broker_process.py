@@ -21,7 +21,9 @@ from treecast.serve.access.exposure import check_peer_exposure
 from treecast.serve.access.tokens import TokenStore
 from treecast.serve.address import format_address
 from treecast.serve.memory import keep_freed_memory
-from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.notify import notify
+from treecast.serve.peer_life import PeerStore
+from treecast.serve.runtime import Runtime
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.status_pages import StatusPages
 from treecast.serve.store import Store
@@ -104,15 +106,21 @@ async def serve(
         address = await runtime.start(*listen)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, runtime.stop)
+            loop.add_signal_handler(number, _stop, runtime)
         log.info("ready", address=format_address(*address), directory=directory)
         announce(*address)
+        notify("READY=1")
         warming = loop.run_in_executor(None, warm_up)
         await runtime.run()
         await warming
         log.info("stopped")
     finally:
         await pages.close()
+
+
+def _stop(runtime: Runtime) -> None:
+    notify("STOPPING=1")
+    runtime.stop()
 
 
 def check_options(options: BrokerOptions) -> None:

@@ -50,7 +50,7 @@ from treecast.overlay.messages import (
     Unsubscribe,
     Welcome,
 )
-from treecast.overlay.onyx.control_messages import Located, Thing, WhereIs
+from treecast.overlay.onyx.control_messages import Located, Moved, Thing, WhereIs
 from treecast.overlay.packets import Packet, packet_of
 from treecast.overlay.peer import TICK_MS, Deliver, Effect, Send
 from treecast.overlay.receiver import Delivered, Delivery, Opened
@@ -211,10 +211,12 @@ class Connection:
     def _no_connection(self) -> TransportError:
         address = format_address(self._host, self._port)
         error = self._error
-        reason = str(error or "it does not answer")
+        reason, _, hint = str(error or "it does not answer").partition("\n  hint: ")
         if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
             reason = os.strerror(error.errno)
-        if self._tls is not None and not isinstance(error, ConnectionRefusedError):
+        if hint:
+            pass  # the other side has said what helps
+        elif self._tls is not None and not isinstance(error, ConnectionRefusedError):
             hint = "check the certificates of both sides, and whether the broker uses TLS"
         else:
             hint = "is the broker running there, and do both sides use TLS or neither?"
@@ -260,6 +262,11 @@ class Connection:
             message = packet.message
             if isinstance(message, Detach) and not message.session:
                 self._error = PeerError(message.reason, code="TC407")  # why it closes the connection
+                continue
+            if isinstance(message, Moved) and message.thing == "registry":
+                # It goes on asking: until one of the two is in charge, both say this.
+                reason = f"this registry is not in charge\n  hint: ask {message.to!r}, the other one"
+                self._error = PeerError(reason, code="TC407")
                 continue
             if isinstance(message, Located):
                 if (place := self._places.get(message.question)) is not None and not place.done():

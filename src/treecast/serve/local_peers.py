@@ -6,6 +6,7 @@ to, is opened when that broker begins to be served here, and closed when another
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Protocol
 
 from treecast.overlay.peer import Peer
@@ -56,7 +57,8 @@ class LocalPeers:
         self._peers[broker, local.name] = local
         if broker:
             self._brokers[id(local)] = broker
-            self.look()
+            # Not at once: it is still being made, and not all of its parts listen for `opened` yet.
+            asyncio.get_running_loop().call_soon(self.look)
 
     def remove(self, broker: str) -> None:
         """Forget the clients of a broker that is not served here any more."""

@@ -23,6 +23,7 @@ from treecast.overlay.onyx.membership import MembershipSettings
 from treecast.overlay.onyx.network_broker import Gone, NetworkBroker
 from treecast.overlay.onyx.network_host import NetworkHost, Served
 from treecast.overlay.onyx.registry import Registry, RegistrySettings
+from treecast.overlay.onyx.registry.relearning import Relearnt
 from treecast.overlay.onyx.registry.settings import Policy
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.onyx.view import HOST, BrokerInfo, host_name
@@ -32,8 +33,9 @@ from treecast.overlay.replica.member import MEMBERS
 from treecast.overlay.storage import Storage, StorageError
 from treecast.serve.address import format_address
 from treecast.serve.broker_process import BrokerOptions, check_options, in_thread, serve
+from treecast.serve.peer_life import PeerStore
 from treecast.serve.peer_links import PeerLinks
-from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.runtime import Runtime
 from treecast.serve.store import Store
 from treecast.serve.tls import client_context, server_context
 
@@ -178,6 +180,8 @@ class NetworkLog:
         elif isinstance(event, Served):
             self._log.info("brokers are served", brokers=event.brokers)
             self._runtime.keep_only(event.brokers)
+        elif isinstance(event, Relearnt):
+            self._log.warning("what was lost is learnt from brokers", brokers=event.brokers, sources=event.sources)
 
 
 def run_network_peer(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 
-VARIABLE = "NOTIFY_SOCKET"
+NOTIFY_SOCKET = "NOTIFY_SOCKET"
 
 
 def notify(state: str) -> bool:
     """Such as `READY=1`. Returns whether there was somebody to tell."""
-    address = os.environ.get(VARIABLE, "")
+    address = os.environ.get(NOTIFY_SOCKET, "")
     if not address.startswith(("/", "@")):
         return False
     # A name that begins with @ is in Linux's own name space, where it begins with a zero byte.

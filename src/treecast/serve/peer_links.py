@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -30,6 +30,12 @@ from treecast.serve.settings import RuntimeSettings
 
 LIVED_MS = 2_000
 """After a connection that lived so long, another one is tried soon."""
+SILENT_MS = 3_000
+"""A peer that cannot be reached for so long is logged: one that is only started again is not."""
+REPEAT_MS = 60_000
+"""The same is logged again after so long."""
+REASONS_MAX = 16
+"""Of so many reasons it is known when they were logged."""
 
 Resolve = Callable[[str], str | None]
 """The address of a peer, by its name; None if it has none, or is no peer."""
@@ -85,6 +91,12 @@ class PeerLinks:
             if to == name:
                 link.hurry()
 
+    def keep_only(self, speakers: Collection[str]) -> None:
+        """Brokers that this peer serves. Others are served elsewhere by now, and speak from there: two connections of
+        one name would close each other again and again."""
+        for key in [key for key in self._links if key[0] and key[0] not in speakers]:
+            self._links.pop(key).end()
+
     def _drop_unknown(self) -> None:
         """Forget peers that have left, and make room for one."""
         for key in [key for key in self._links if not self._resolve(key[1])]:
@@ -120,6 +132,8 @@ class _PeerLink:
         self._lost = asyncio.Event()
         self._hurry = asyncio.Event()
         self._retry = Retry(links._random, settings.connect_ms, settings.connect_ms_max)
+        self._failing_ms: int | None = None
+        self._logged_ms: dict[str, int] = {}
         self.task = asyncio.get_running_loop().create_task(self._keep_connected())
 
     @property
@@ -157,17 +171,42 @@ class _PeerLink:
                 await connect(connection, host, port, links._tls)
                 await self._lost.wait()
             except OSError as error:  # and those of TLS
-                links._log.debug("no connection to a peer", name=self._name, error=str(error))
+                self._failed(str(error))
             self._retry.start(steady_ms())
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._retry.due_in_ms(steady_ms()) / 1000):
                     await self._hurry.wait()
 
+    def _failed(self, error: str) -> None:
+        """An attempt: nobody is there, or hangs up at once, as a peer does that has TLS where this one has none."""
+        now = steady_ms()
+        if self._failing_ms is None:
+            self._failing_ms = now
+        self._links._log.debug("no connection to a peer", name=self._name, error=error)
+        if now - self._failing_ms >= SILENT_MS:
+            self._warn("a peer cannot be reached", error, address=self.address)
+
+    def _warn(self, event: str, reason: str, **more: str) -> None:
+        """Once in a while: attempts are many."""
+        if self._is_news(reason):
+            self._links._log.warning(event, name=self._name, reason=reason, **more)
+
+    def _is_news(self, text: str) -> bool:
+        """It was not logged lately."""
+        now = steady_ms()
+        if now - self._logged_ms.get(text, now - REPEAT_MS) < REPEAT_MS:
+            return False
+        if len(self._logged_ms) >= REASONS_MAX:
+            self._logged_ms.clear()
+        self._logged_ms[text] = now
+        return True
+
     # --- what the connection calls ------------------------------------------------------------------------------------
 
     def opened(self, connection: FrameConnection) -> None:
         self._connection = connection
-        self._links._log.info("connected to a peer", name=self._name, address=self.address)
+        if self._failing_ms is None or self._is_news("connected"):
+            self._links._log.info("connected to a peer", name=self._name, address=self.address)
         connection.send([packet_of(Hello(self._speaker, to=self._name))])
         waiting = list(self._waiting)
         self._waiting.clear()
@@ -178,13 +217,16 @@ class _PeerLink:
         not hear what comes over it."""
         for packet in packets:
             if isinstance(packet.message, Detach) and packet.message.reason:
-                self._links._log.warning("a peer refuses", name=self._name, reason=packet.message.reason)
+                self._warn("a peer refuses", packet.message.reason)
             elif self._links._hear is not None:
                 self._links._hear(self._name, packet.message)
 
     def closed(self, connection: FrameConnection, error: Exception | None) -> None:
         if steady_ms() - connection.opened_ms > LIVED_MS:
             self._retry.reset()
+            self._failing_ms = None
+        else:
+            self._failed(str(error or "it closes the connection"))
         if self._connection is connection:
             self._connection = None
         self._lost.set()

@@ -24,8 +24,9 @@ from treecast.overlay.replica.host import Home
 from treecast.overlay.storage import Storage
 from treecast.serve.address import format_address
 from treecast.serve.broker_process import in_thread, warm_up
+from treecast.serve.peer_life import PeerStore
 from treecast.serve.peer_links import PeerLinks
-from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.runtime import Runtime
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.store import Store
 from treecast.serve.tls import TlsFiles, client_context, server_context

@@ -86,6 +86,23 @@ def certificate_names(certificate: dict[str, Any] | None) -> list[str]:
     return list(dict.fromkeys([*common, *other, *hosts]))
 
 
+def own_name(path: str) -> str:
+    """The first name in a certificate (a PEM file), which its client may use. Empty if it has none, or if it cannot be
+    read: whoever connects with it gets to know why."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
+        common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        if common:
+            return str(common[0].value)
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return next(iter(alternatives.get_values_for_type(x509.DNSName)), "")
+    except (OSError, ValueError, x509.InvalidVersion, x509.ExtensionNotFound, x509.DuplicateExtension):
+        return ""
+
+
 def _host(text: str) -> str:
     """An address as people write it: Python gives those of IPv6 in full."""
     try:

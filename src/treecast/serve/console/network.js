@@ -29,6 +29,10 @@ export function update(status) {
 const sum = (rows, field) => rows.reduce((total, row) => total + row[field], 0);
 const speed = (row) => `${rate(row.documents_per_second)} documents/s, ${bytes(row.bytes_per_second)}/s`;
 
+// Many queries that differ in a value are one with a set of values.
+const tableSize = (link) =>
+  plural(link.table, "query", "queries") + (link.values ? ` with ${plural(link.values, "value", "values")}` : "");
+
 function draw(picture) {
   const now = JSON.stringify(picture);
   if (now === before) return; // nobody's selection of text is taken away for nothing
@@ -98,7 +102,7 @@ function branch(picture, links, broker, link, drawn) {
   for (const one of below) drawn.add(one.child);
   const children = below.map((one) => branch(picture, links, one.child, one, drawn));
   const isUp = known?.is_up ?? true;
-  const travels = link && `${speed(link)}; ${plural(link.table, "query", "queries")} in the routing table`;
+  const travels = link && `${speed(link)}; ${tableSize(link)} in the routing table`;
   return make(
     "li",
     { class: link?.documents_per_second ? "busy" : null },
@@ -130,7 +134,7 @@ function linkRow(link) {
     number(link.documents),
     bytes(link.bytes),
     link.bytes_saved ? bytes(link.bytes_saved) : "",
-    plural(link.table, "query", "queries"),
+    tableSize(link),
   ];
   return make("tr", {}, ends, cells.map((cell) => make("td", {}, cell)));
 }

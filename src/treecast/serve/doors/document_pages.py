@@ -31,13 +31,18 @@ from treecast.serve.doors.visible import unknown_source
 
 DEFAULT_SOURCE = "default"
 """For those who have only one. The door registers it."""
+LOOK_S = 0.02
+"""So often the door of a network's broker looks whether the registry has told that broker of a source."""
 
 
 class DocumentPages:
-    """Documents and sources."""
+    """Documents and sources. `owns_sources`: those of a broker that is in no network; others are told by a registry."""
 
-    def __init__(self, client: LocalClient, settings: DoorSettings, refusals: Refusals) -> None:
+    def __init__(
+        self, client: LocalClient, settings: DoorSettings, refusals: Refusals, *, owns_sources: bool = True
+    ) -> None:
         self._client = client
+        self._owns_sources = owns_sources
         self._refusals = refusals
         self._settings = settings
         self.publisher = Publisher(client, settings)
@@ -121,15 +126,31 @@ class DocumentPages:
     # --- sources ------------------------------------------------------------------------------------------------------
 
     async def register_default(self) -> None:
-        if DEFAULT_SOURCE not in self._client.expect_broker().tail.sources():
+        if self._owns_sources and DEFAULT_SOURCE not in self._client.expect_broker().tail.sources():
             await self._client.request(RegisterSource(DEFAULT_SOURCE))
 
     async def put_source(self, call: Call) -> Reply:
         form = await call.form(SourceForm, optional=True)
         await self._compile(form.schema)
         is_new = call.parameter not in self._client.expect_broker().tail.sources()
-        await self._client.request(RegisterSource(call.parameter, form.schema, form.description))
+        if self._owns_sources:
+            await self._client.request(RegisterSource(call.parameter, form.schema, form.description))
+        else:
+            await self._hear_of(call.parameter, form)
         return self._get_source(call.parameter, 201 if is_new else 200)
+
+    async def _hear_of(self, id: str, form: SourceForm) -> None:
+        """Wait until the broker has from the registry what the registry was told. Raises DoorError TC436."""
+        try:
+            async with asyncio.timeout(self._settings.answer_ms / 1000):
+                while True:
+                    row = self._client.expect_broker().tail.sources().get(id)
+                    if row is not None and (row.schema, row.description) == (form.schema, form.description):
+                        return
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            message = f"the broker has not heard of source {id[:NAME_CHARS_MAX]!r} yet"
+            raise DoorError(message, code="TC436", hint="try again soon") from None
 
     async def _compile(self, schema: str) -> None:
         """In a thread: a large DTD takes a second. The broker then finds it. Raises DocumentError."""
@@ -147,7 +168,10 @@ class DocumentPages:
         return json_reply(status, source_answer(id, row))
 
     async def delete_source(self, call: Call) -> Reply:
-        await self._client.request(RemoveSource(call.parameter))
+        if self._owns_sources:
+            await self._client.request(RemoveSource(call.parameter))
+        else:
+            self._get_source(call.parameter, 200)  # whoever asks removes it at the registry
         return Reply(204)
 
     async def list_sources(self, call: Call) -> Reply:

@@ -49,22 +49,21 @@ class HttpDoor(Door):
         gate: Gate | None = None,
         firewall: Firewall | None = None,
         *,
-        has_default_source: bool = True,
+        owns_sources: bool = True,
         pages: Sequence[object] = (),
         routes: tuple[Route, ...] = (),
         kind: DoorKind = "broker",
     ) -> None:
         """`directory` is where the data are: its sizes are part of the status. `pages` and `routes` are those that a
-        peer of a `kind` has besides."""
+        peer of a `kind` has besides. Without `owns_sources` they are those that the registry of a network tells."""
         settings = settings or DoorSettings()
         gate = gate or Gate(None, log)
-        self._has_default_source = has_default_source
         self._looking: asyncio.Task[None] | None = None
         self._client = LocalClient(runtime, random, settings.answer_ms)
         self._subscriptions = SubscriptionPages(self._client, settings, gate.settings)
         feed = self._subscriptions.feed
         self._status = StatusPages(self._client, feed, settings, version, directory)
-        self._documents = DocumentPages(self._client, settings, self._status.refusals)
+        self._documents = DocumentPages(self._client, settings, self._status.refusals, owns_sources=owns_sources)
         self._kept_documents = KeptDocumentPages(self._client, feed, settings)
         self._reading = ReadingPages(self._client, feed, settings)
         self._transfers = TransferPages(self._client, settings, gate.settings)
@@ -98,8 +97,7 @@ class HttpDoor(Door):
 
     async def start(self) -> None:
         """Prepare what publishers need. Raises TreecastError."""
-        if self._has_default_source:
-            await self._documents.register_default()
+        await self._documents.register_default()
         self._looking = asyncio.create_task(self._gate.run())
         await self._outgoing.start()
 

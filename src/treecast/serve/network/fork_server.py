@@ -35,6 +35,7 @@ import msgspec
 
 from treecast.serve.broker_process import warm_up
 from treecast.serve.network.member import MemberOptions, run_member
+from treecast.serve.notify import NOTIFY_SOCKET
 from treecast.serve.ring.peer_process import PeerOptions, run_supervised
 
 REQUEST_BYTES_MAX = 1 << 20
@@ -155,6 +156,7 @@ class ForkServer:
         command = [sys.executable, "-m", __spec__.name, str(theirs.fileno())]
         # Brokers compute nothing that these threads would be good for.
         environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
+        environment.pop(NOTIFY_SOCKET, None)  # systemd is told by the supervisor, when all of them are there
         with theirs:
             # Ctrl-C is for the supervisor, which ends the others in order.
             self._process = subprocess.Popen(

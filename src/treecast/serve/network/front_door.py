@@ -85,9 +85,12 @@ class FrontDoor(Door):
         front: FrontDoorSettings | None = None,
         *,
         has_replicas: bool = False,
+        is_by_content: bool = False,
     ) -> None:
-        """`has_replicas`: a broker may be served by the process of another one."""
+        """`has_replicas`: a broker may be served by the process of another one. `is_by_content`: the registry has to
+        know the queries of subscriptions, because they decide about hosts."""
         self._has_replicas = has_replicas
+        self._is_by_content = is_by_content
         self._hosts: dict[str, str] = {}  # brokers that another one's process serves, as far as is known
         self._brokers = brokers
         self._places = places
@@ -95,7 +98,9 @@ class FrontDoor(Door):
         self._streams: dict[int, None] = {}
         self._stream_count = 0
         self._http: aiohttp.ClientSession | None = None
-        super().__init__(log, settings, gate, Metrics(self._stats), self._is_serving, {"streams": self._streams})
+        metrics = Metrics(self._stats)
+        metrics.ready.set_function(lambda: float(self._is_serving()))
+        super().__init__(log, settings, gate, metrics, self._is_serving, {"streams": self._streams})
         self._picture = NetworkPages(brokers, places)
         self._pages, routes = self._make_pages()
         self._router = Router(routes)
@@ -181,14 +186,21 @@ class FrontDoor(Door):
         host = await self._places.find("subscription", call.parameter)
         is_new = not host
         if is_new:
-            form = _fields(body)
-            spaces = form.get("namespaces")
-            namespaces = {key: _text(value) for key, value in spaces.items()} if isinstance(spaces, dict) else {}
-            host = await self._places.place_subscription(call.parameter, _text(form.get("query")), namespaces)
+            host = await self._place(call.parameter, body)
         reply = await (self._pass_on(call, host, body) if is_new else self._to_host(call, body))
         if is_new and HTTP_ERROR <= reply.status < HTTP_BUSY:
             await self._places.remove_subscription(call.parameter)
+        if not is_new and reply.status < HTTP_ERROR and self._is_by_content:
+            with suppress(TreecastError):  # without the registry it is changed all the same, and stays where it is
+                await self._place(call.parameter, body)
         return reply
+
+    async def _place(self, id: str, body: bytes) -> str:
+        """The host of a subscription, which the registry chooses. One that has changed may have to move, later."""
+        form = _fields(body)
+        spaces = form.get("namespaces")
+        namespaces = {key: _text(value) for key, value in spaces.items()} if isinstance(spaces, dict) else {}
+        return await self._places.place_subscription(id, _text(form.get("query")), namespaces)
 
     async def delete_subscription(self, call: Call) -> Reply:
         host = await self._places.find("subscription", call.parameter)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -16,6 +18,7 @@ import msgspec
 import structlog
 
 from treecast.durable import unused_name
+from treecast.errors import TreecastError
 from treecast.serve.access.gate import Gate
 from treecast.serve.access.settings import AccessSettings
 from treecast.serve.address import format_address
@@ -43,11 +46,19 @@ class MemberOptions(NetworkOptions, frozen=True, kw_only=True, tag="member"):
     log_level: str = "info"
 
 
-class Addresses(msgspec.Struct, frozen=True):
+class Addresses(msgspec.Struct, frozen=True, tag=True):
     """Where a process listens."""
 
     peer: str
     http: str = ""
+
+
+class NotStarted(msgspec.Struct, frozen=True, tag=True):
+    """Said instead: why a process does not serve."""
+
+    code: str
+    message: str
+    hint: str
 
 
 class _DoorOfMember:
@@ -84,9 +95,7 @@ async def serve_member(options: MemberOptions, log: structlog.typing.FilteringBo
 
         def make(serving: LocalRuntime) -> HttpDoor:
             random, directory = Random(unused_name()), options.directory
-            return HttpDoor(
-                *(serving, random, log, options.version, options.door, directory, gate), has_default_source=False
-            )
+            return HttpDoor(*(serving, random, log, options.version, options.door, directory, gate), owns_sources=False)
 
         has_replicas = options.replicas > 1
         http = _DoorOfMember(options, log, HostDoors(runtime, options.name, make) if has_replicas else make(runtime))
@@ -121,6 +130,18 @@ async def _told_to_end() -> None:
 
 
 def run_member(options: MemberOptions) -> None:
-    """`serve_member`, in an event loop of its own."""
+    """`serve_member`, in an event loop of its own. What it cannot be started with is said on stdout."""
     log = make_log(options.log_format, options.log_level).bind(peer=options.name)
-    asyncio.run(serve_member(options, log))
+    with told_if_not_started():
+        asyncio.run(serve_member(options, log))
+
+
+@contextmanager
+def told_if_not_started() -> Iterator[None]:
+    """For the process of a supervisor: its one line is a reason, and its exit status 1, if that raises an error of
+    ours. Nobody reads further lines."""
+    try:
+        yield
+    except TreecastError as error:
+        print(msgspec.json.encode(NotStarted(error.code, str(error), error.hint)).decode(), flush=True)
+        sys.exit(1)

@@ -47,7 +47,7 @@ class BrokerPicture(msgspec.Struct, frozen=True):
 
 
 class LinkPicture(msgspec.Struct, frozen=True):
-    """A link of the tree of a root. `table` counts the routing queries of the sender's tables for that tree."""
+    """A link of the tree of a root. `table` counts the queries of its routing table."""
 
     root: str
     parent: str
@@ -60,6 +60,8 @@ class LinkPicture(msgspec.Struct, frozen=True):
     table: int = 0
     bytes_saved: int = 0
     """What did not have to travel, because nobody behind the link needs it."""
+    values: int = 0
+    """How many values the queries of the table have in sets."""
 
 
 class NetworkPicture(msgspec.Struct, frozen=True):
@@ -145,7 +147,7 @@ class NetworkPages:
                 row: dict[str, Any] = rows.get(key, {})
                 counts = row.get("documents", 0), row.get("bytes", 0)
                 of_link = rates.get(key, (0.0, 0.0))
-                sizes = row.get("table", 0), row.get("bytes_saved", 0)
+                sizes = row.get("table", 0), row.get("bytes_saved", 0), row.get("values", 0)
                 links.append(LinkPicture(*key, int(tree["depth"]), *counts, *of_link, *sizes))
         return NetworkPicture(brokers, sorted({str(tree["root"]) for tree in trees}), links)
 

@@ -11,7 +11,9 @@ import structlog
 
 from treecast.durable import unused_name
 from treecast.overlay.onyx.membership import MembershipSettings
+from treecast.overlay.onyx.registry.settings import Policy
 from treecast.overlay.onyx.settings import NetworkSettings
+from treecast.overlay.storage import StorageError
 from treecast.serve.access.exposure import check_exposure, check_peer_exposure
 from treecast.serve.access.gate import Gate
 from treecast.serve.certificate import Certificate
@@ -25,7 +27,10 @@ from treecast.serve.network.places import Places
 from treecast.serve.network.supervisor import REGISTRY, Supervisor, SupervisorSettings
 from treecast.serve.network_process import registry_settings
 from treecast.serve.service_process import Announce, ServiceOptions, handle_signals
+from treecast.serve.store.directory import IDENTITY
 
+BROKER = "broker-"
+"""Their names, and those of their directories, before the number."""
 LOOPBACK = ("127.0.0.1", 0)
 HEARTBEAT_MS = 300
 """Brokers of one machine are told apart from dead ones soon."""
@@ -42,6 +47,8 @@ class NetworkServiceOptions(ServiceOptions, frozen=True, kw_only=True):
     brokers: int
     replicas: int = 1
     """With 2, what is acknowledged is on the disks of two brokers."""
+    policy: Policy = "load"
+    """How the host of a subscription is chosen; there are no distances on one machine."""
     log_format: str = "json"
     log_level: str = "info"
     front: FrontDoorSettings = FrontDoorSettings()
@@ -107,6 +114,7 @@ async def _serve_door(
         gate,
         options.front,
         has_replicas=options.replicas > 1,
+        is_by_content=options.policy == "content",
     )
     await serve_front(door, supervisor, options, gate, certificate, log, announce, stopping, brokers=options.brokers)
 
@@ -126,12 +134,40 @@ async def join(places: Places, count: int) -> None:
     raise DoorError("the brokers do not find each other", code="TC436", hint="look at the log")
 
 
+def check_no_network(directory: Path) -> None:
+    """For one broker: whether the data are not those of a network. Raises StorageError TC423."""
+    known = _known_brokers(directory)
+    if known and not (directory / IDENTITY).exists():
+        message = f"the data in {directory} are those of a network of brokers"
+        hint = f"start it with --brokers {known}, or choose another directory"
+        raise StorageError(message, code="TC423", hint=hint)
+
+
+def _known_brokers(directory: Path) -> int:
+    """The largest number of a broker that has data there."""
+    numbers = (path.parent.name.removeprefix(BROKER) for path in directory.glob(f"{BROKER}*/{IDENTITY}"))
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+def check_directory(directory: Path, brokers: int) -> None:
+    """Whether all data that are there have a broker to serve them. Raises StorageError TC423, TC427."""
+    if (directory / IDENTITY).exists():
+        hint = "leave out --brokers, or choose another directory"
+        raise StorageError(f"the data in {directory} are those of one broker", code="TC423", hint=hint)
+    known = _known_brokers(directory)
+    if known > brokers:
+        message = f"the network in {directory} has {known} brokers, and {brokers} were asked for"
+        hint = f"start it with --brokers {known} or more: subscriptions and documents of the others would be missing"
+        raise StorageError(message, code="TC427", hint=hint)
+
+
 def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.FilteringBoundLogger) -> Supervisor:
     """Data of the registry are in DIR/registry, those of brokers in DIR/broker-1 and so on."""
     directory = Path(options.directory)
+    check_directory(directory, options.brokers)
     directory.mkdir(parents=True, exist_ok=True)
 
-    registry = registry_settings(allow=("broker-*",))
+    registry = registry_settings(policy=options.policy, allow=(f"{BROKER}*",))
     if options.replicas == 1:  # else another broker takes over, and soon
         registry = msgspec.structs.replace(registry, silent_ms=SILENT_MS, doubt_ms=DOUBT_MS)
 
@@ -158,5 +194,5 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
             log_level=options.log_level,
         )
 
-    brokers = [member(f"broker-{number}", {}, True) for number in range(1, options.brokers + 1)]
+    brokers = [member(f"{BROKER}{number}", {}, True) for number in range(1, options.brokers + 1)]
     return Supervisor(member(REGISTRY, {REGISTRY: ""}, False), brokers, Random(unused_name()), log, options.supervisor)

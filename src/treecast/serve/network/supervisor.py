@@ -1,5 +1,7 @@
 """Keeps the processes of a network alive: the registry and its brokers. What dies is started again, on the same data.
 
+What cannot start at all, because its data are not what they should be, ends the network before it begins.
+
 A process keeps its port when it is started again, so the others find it where it was.
 """
 
@@ -11,13 +13,16 @@ from random import Random
 import msgspec
 import structlog
 
+from treecast.errors import TreecastError
 from treecast.overlay.retry import Retry
 from treecast.serve.address import parse_address
 from treecast.serve.connection import steady_ms
 from treecast.serve.network.fork_server import STATUS_UNKNOWN, AnyOptions, ForkServer, MemberProcess
-from treecast.serve.network.member import Addresses, MemberOptions
+from treecast.serve.network.member import Addresses, MemberOptions, NotStarted
 
 REGISTRY = "registry"
+IN_USE = "TC423"
+"""A directory that is in use, or no store."""
 
 
 class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +37,8 @@ class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """unless it lived so long."""
     stop_ms_max: int = 20_000
     """A process that does not end within this time is killed."""
+    in_use_ms: int = 5_000
+    """At first, data that another process has open are waited for so long: it may be about to end."""
 
 
 class Supervised:
@@ -51,6 +58,8 @@ class Supervised:
         self.restarts = 0
         self.pid = 0
         self.is_up = asyncio.Event()
+        self._has_served = False
+        self._refusal: NotStarted | None = None
         self._forks = forks
         self._log = log
         self._settings = settings
@@ -60,16 +69,21 @@ class Supervised:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start it, and wait until it serves."""
+        """Start it, and wait until it serves. Raises TreecastError if that cannot be."""
         self._task = asyncio.create_task(self._keep())
-        await self.is_up.wait()
+        waiting = asyncio.create_task(self.is_up.wait())
+        await asyncio.wait([waiting, self._task], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._refusal is not None and not self.is_up.is_set():
+            raise TreecastError(self._refusal.message, code=self._refusal.code, hint=self._refusal.hint)
 
     async def _keep(self) -> None:
+        first_ms = steady_ms()
         while not self._is_stopping:
             begun_ms = steady_ms()
             status = await self._run_once()
             self.is_up.clear()
-            if self._is_stopping:
+            if self._is_stopping or self._has_to_give_up(begun_ms - first_ms):
                 return
             self.restarts += 1
             self._log.error("a process has ended and is started again", name=self.name, status=status)
@@ -78,6 +92,12 @@ class Supervised:
             self._retry.start(steady_ms())
             while not self._retry.is_due(steady_ms()) and not self._is_stopping:
                 await asyncio.sleep(0.02)
+
+    def _has_to_give_up(self, tried_ms: int) -> bool:
+        """It has never served, and says why it cannot."""
+        if self._has_served or self._refusal is None:
+            return False
+        return self._refusal.code != IN_USE or tried_ms > self._settings.in_use_ms
 
     async def _run_once(self) -> int:
         """Returns the exit status."""
@@ -90,10 +110,16 @@ class Supervised:
         try:
             async with asyncio.timeout(self._settings.start_ms_max / 1000):
                 line = await process.readline()
-            self.addresses = msgspec.json.decode(line, type=Addresses)
+            said = msgspec.json.decode(line, type=Addresses | NotStarted)
         except (TimeoutError, msgspec.MsgspecError, ValueError):
             await process.kill()
         else:
+            if isinstance(said, NotStarted):
+                self._refusal = said
+                self._log.error("a process cannot start", name=self.name, reason=said.message)
+                return await process.wait()
+            self.addresses = said
+            self._has_served = True
             self.options = msgspec.structs.replace(self.options, listen=parse_address(self.addresses.peer))
             self.is_up.set()
             self._log.info("a process serves", name=self.name, pid=process.pid, address=self.addresses.peer)

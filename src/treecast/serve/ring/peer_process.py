@@ -37,13 +37,15 @@ from treecast.serve.doors.http import HttpDoor
 from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.logs import make_log
-from treecast.serve.network.member import Addresses
+from treecast.serve.network.member import Addresses, told_if_not_started
 from treecast.serve.network_process import replicas_left
+from treecast.serve.notify import notify
+from treecast.serve.peer_life import PeerStore
 from treecast.serve.peer_links import PeerLinks
 from treecast.serve.ring import pages, ring_file
 from treecast.serve.ring.pages import RingPages
 from treecast.serve.ring.ring_file import RingFile
-from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.runtime import Runtime
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.status_pages import StatusPages
 from treecast.serve.store import Store
@@ -211,7 +213,8 @@ def run_supervised(options: PeerOptions) -> None:
     def announce(peer: str, http: str) -> None:
         print(msgspec.json.encode(Addresses(peer, http)).decode(), flush=True)
 
-    run_peer(options, log, announce)
+    with told_if_not_started():
+        run_peer(options, log, announce)
 
 
 async def find_ring(options: PeerOptions) -> RingFile:
@@ -258,8 +261,10 @@ async def serve_peer(options: PeerOptions, log: structlog.typing.FilteringBoundL
             await door.start()
         log.info("ready", address=format_address(*address), directory=options.directory)
         announce(options.peer_name, door.address if door else "")
+        notify("READY=1")
         stopping = asyncio.create_task(_wait_for_end(options.is_supervised))
         await asyncio.wait([stopping, running], return_when=asyncio.FIRST_COMPLETED)
+        notify("STOPPING=1")
         stopping.cancel()
         if door is not None:
             await door.stop()

@@ -24,8 +24,9 @@ from treecast.overlay.selective.tree_broker import TreeBroker
 from treecast.serve.access.exposure import check_peer_exposure
 from treecast.serve.address import format_address
 from treecast.serve.broker_process import serve
+from treecast.serve.peer_life import PeerStore
 from treecast.serve.peer_links import PeerLinks
-from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.runtime import Runtime
 from treecast.serve.selective.empty_store import EmptyStore
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import TlsFiles, client_context, server_context

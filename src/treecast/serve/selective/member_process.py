@@ -20,8 +20,9 @@ from treecast.overlay.peer import Peer
 from treecast.overlay.selective.member_peer import MemberPeer, ViewChange
 from treecast.overlay.selective.settings import SelectiveSettings
 from treecast.serve.connection import steady_ms
+from treecast.serve.peer_life import PeerStore
 from treecast.serve.peer_links import PeerLinks
-from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.runtime import Runtime
 from treecast.serve.selective.empty_store import EmptyStore
 from treecast.serve.selective.homes import MemberHome
 from treecast.serve.settings import RuntimeSettings

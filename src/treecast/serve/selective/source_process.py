@@ -14,8 +14,9 @@ from treecast.overlay.selective.settings import SelectiveSettings
 from treecast.overlay.selective.tree_source import TreeSource
 from treecast.serve.address import format_address
 from treecast.serve.connection import now_ms
+from treecast.serve.peer_life import PeerStore
 from treecast.serve.peer_links import PeerLinks
-from treecast.serve.runtime import PeerStore, Runtime
+from treecast.serve.runtime import Runtime
 from treecast.serve.selective.empty_store import EmptyStore
 from treecast.serve.selective.publishers import Publishers
 from treecast.serve.settings import RuntimeSettings
