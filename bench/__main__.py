@@ -57,6 +57,8 @@ NAMES = (
     "network",
     "network_cpu",
     "network_frame",
+    "network_whole",
+    "network_million",
     "network_kill",
 )
 

@@ -192,8 +192,8 @@ async def measure_all(report: Report, address: str, pid: int, sizes: Sizes, *, i
     pairs: list[tuple[Run, Run]] = []
     for number in range(sizes.runs):
         order = (False, True) if number % 2 else (True, False)  # what the machine does meanwhile hits both alike
-        runs = {stalls: await one_run(address, pid, receivers, sizes, number, stalls=stalls) for stalls in order}
-        pairs.append((runs[False], runs[True]))
+        pair = {stalls: await one_run(address, pid, receivers, sizes, number, stalls=stalls) for stalls in order}
+        pairs.append((pair[False], pair[True]))
     await receivers.stop()
     for name, runs in (("calm", [pair[0] for pair in pairs]), ("with a stall", [pair[1] for pair in pairs])):
         for percent in (50, 99):

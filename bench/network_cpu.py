@@ -4,9 +4,14 @@ Documents are published at the first broker, in batches of 64, which travel as f
 broker has no subscribers, the third wants everything; the second's CPU is held against lxml.etree.fromstring of the
 same documents. **Delivering**: the second and the third each have subscriptions of which at most ten match a document,
 and a client who receives and acknowledges; each broker's CPU is held against one index of the same subscriptions in one
-process, which reads, matches and renders the same documents as text, in batches of 64. **Links first**: how long a
+process, which reads, matches and renders the same documents as text, in batches of 64. **Few at a time**: the same for
+publishers that send one document or eight at a time, with and without handling together what comes together
+(`RuntimeSettings.gathered_bytes_max`). **Links first**: how long a
 broker takes until what it passes on leaves, with and without serving its own subscribers in the same turn
 (`bench/links_first.py`).
+
+Delivering is measured with 2,000 subscriptions at each of the two brokers, and with 100,000. The index is asked after
+each pass, so that both have the same caches and the same neighbours: the ratio is the median of those of the passes.
 
 CPU is that of the process as the scheduler counts it, less what it takes in the same time when nothing happens. The
 thread that writes to disk is reported apart, and both together; what prepares the writing (rows, bodies) is in the
@@ -20,21 +25,23 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 from bench import links_first
-from bench.measure import Report, Seconds, clock, finish, lxml_time, median, options_of, run
+from bench.measure import Report, Seconds, clock, finish, lxml_time, options_of, run
 from bench.network_peers import Cpu, Network
 from bench.reading import news_document
 from treecast.document import Document, read_many
 from treecast.index import Index
+from treecast.overlay.broker import BrokerSettings
 from treecast.overlay.messages import Subscribe
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.receiver import Delivery
 from treecast.serve.client import Connection
+from treecast.serve.settings import RuntimeSettings
 from treecast.workload import DocumentSettings, Schema, generate_documents
 
 FRAME, BYTES = 64, 5_000
@@ -42,8 +49,12 @@ WINDOW = 4
 TAGS = ("em", "person", "location", "org", "chron", "money")
 HALF, TWICE = 0.5, 2.0
 WAIT_SECONDS = 120
+WARM_UP = 2  # passes
+SUBSCRIPTIONS = (2_000, 100_000)  # of a broker: fewer than a table generalises, and more
 CREDIT = 10_000
-REST_SECONDS = 2
+REST_SECONDS, REST_SHARE, REST_TRIES = 2, 0.02, 120
+ROLES = {"b1": "the root, no subscribers", "b2": "passes on and delivers", "b3": "delivers"}
+"""Of the brokers of a chain."""
 
 
 def valued_documents(count: int, values: int, seed: int = 1) -> list[bytes]:
@@ -60,18 +71,24 @@ def valued_queries(count: int) -> list[str]:
     return [f'//{TAGS[n % len(TAGS)]}[@value="{n // len(TAGS)}"]' for n in range(count)]
 
 
-def batches(documents: list[bytes]) -> list[list[bytes]]:
-    return [documents[begin : begin + FRAME] for begin in range(0, len(documents), FRAME)]
+def index_of(queries: list[str]) -> Index:
+    index = Index()
+    index.add_many([(str(n), query) for n, query in enumerate(queries)])
+    return index
 
 
-async def publish(publisher: Connection, documents: list[bytes]) -> None:
+def batches(documents: list[bytes], size: int = FRAME) -> list[list[bytes]]:
+    return [documents[begin : begin + size] for begin in range(0, len(documents), size)]
+
+
+async def publish(publisher: Connection, documents: list[bytes], size: int = FRAME) -> None:
     room = asyncio.Semaphore(WINDOW)
 
     async def one(batch: list[bytes]) -> None:
         async with room:
             await publisher.publish("bench", batch)
 
-    await asyncio.gather(*map(one, batches(documents)))
+    await asyncio.gather(*map(one, batches(documents, size)))
 
 
 class Reader:
@@ -125,6 +142,14 @@ class Meter:
         self._begun = 0.0
 
     async def rest(self) -> None:
+        """Wait until no broker has anything to do: after many subscriptions, tables are worked on for a while."""
+        for _ in range(REST_TRIES):
+            self.start()
+            await asyncio.sleep(1)
+            if all(cpu.since(self._begin[name]).main < REST_SHARE for name, cpu in self._network.cpu().items()):
+                break
+        else:
+            raise RuntimeError("the network does not come to rest")
         self.start()
         await asyncio.sleep(REST_SECONDS)
         seconds = time.monotonic() - self._begun
@@ -157,7 +182,7 @@ async def passing_on(network: Network, documents: list[bytes], passes: int) -> t
     found: list[Cpu] = []
     meter = Meter(network)
     async with network.connect(root, "publisher") as publisher, network.connect(last, "counts") as counter:
-        await publisher.register_source("bench")
+        await network.add_source("bench", root, publisher)
         await network.is_linked()
         queries = [common_path(documents), *valued_queries(1_000)]
         await counter.subscribe_many([Subscribe(str(n), query) for n, query in enumerate(queries)])
@@ -187,13 +212,20 @@ async def _arrived(counter: Connection, count: int) -> None:
 
 
 async def delivering(
-    network: Network, documents: list[bytes], queries: list[str], matches: int, passes: int
+    network: Network,
+    documents: list[bytes],
+    queries: list[str],
+    matches: int,
+    passes: int,
+    size: int = FRAME,
+    between: Callable[[], None] | None = None,
 ) -> dict[str, list[Cpu]]:
+    """CPU of each broker, by pass; `between` is called after each."""
     root, *others = network.names
     others = others or [root]
     found: dict[str, list[Cpu]] = {name: [] for name in network.names}
     async with network.connect(root, "publisher") as publisher:
-        await publisher.register_source("bench")
+        await network.add_source("bench", root, publisher)
         await network.is_linked()
         readers = []
         for name in others:
@@ -201,17 +233,19 @@ async def delivering(
             readers.append(Reader(connection, name, queries))
             await readers[-1].start()
         done, meter = 0, Meter(network)
-        await asyncio.sleep(REST_SECONDS)
-        await meter.rest()
-        for number in range(passes + 1):  # the first is to warm up
+        for number in range(passes + WARM_UP):
+            if number in (0, WARM_UP):
+                await meter.rest()
             meter.start()
-            await publish(publisher, documents)
+            await publish(publisher, documents, size)
             done += matches
             for reader in readers:
                 await reader.expect(done)
-            if number:
+            if number >= WARM_UP:
                 for name, cpu in meter.stop().items():
                     found[name].append(cpu)
+                if between is not None:
+                    between()
         for reader in readers:
             assert reader.count == done, "a document was delivered twice"
             reader.stop()
@@ -220,10 +254,13 @@ async def delivering(
 
 
 @contextmanager
-def chain(settings: NetworkSettings, count: int = 3) -> Iterator[Network]:
+def chain(settings: NetworkSettings, count: int = 3, runtime: RuntimeSettings | None = None) -> Iterator[Network]:
     names = [f"b{number}" for number in range(1, count + 1)]
-    with tempfile.TemporaryDirectory() as directory, Network(Path(directory), names, settings).run() as network:
-        yield network
+    with tempfile.TemporaryDirectory() as directory:
+        broker = BrokerSettings(subscriptions_per_session_max=max(SUBSCRIPTIONS))
+        network = Network(Path(directory), names, settings, runtime=runtime, broker=broker)
+        with network.run():
+            yield network
 
 
 def middle(of: list[Cpu]) -> Cpu:
@@ -257,47 +294,74 @@ def measure_links_first(report: Report, documents: list[bytes], queries: list[st
         report.figure(f"own subscribers {how}: until all is done", done, "µs/doc")
 
 
-def measure_delivering(report: Report, documents: list[bytes], queries: list[str], format: str, passes: int) -> None:
-    index = Index()
-    index.add_many([(str(n), query) for n, query in enumerate(queries)])
+def measure_few(report: Report, documents: list[bytes], queries: list[str], passes: int) -> None:
+    """Publishers that send few documents at a time: what each broker takes, beside handling each message alone."""
+    index = index_of(queries)
     matches = sum(len(index.match(document)) for document in documents)
+    for size in (1, 8):
+        cpu: dict[str, list[float]] = {}
+        for gathered_bytes_max in (0, RuntimeSettings().gathered_bytes_max):
+            runtime = RuntimeSettings(gathered_bytes_max=gathered_bytes_max)
+            with chain(NetworkSettings(), runtime=runtime) as network:
+                found = asyncio.run(delivering(network, documents, queries, matches, passes, size))
+            for name, passed in found.items():
+                cpu.setdefault(name, []).append(middle(passed).main / len(documents) * 1e6)
+        for name, role in ROLES.items():
+            alone, together = cpu[name]
+            report.figure(f"{size} at a time, each message in a turn of its own: {role}", alone, "µs/doc")
+            report.figure(f"{size} at a time, in one turn what comes together: {role}", together, "µs/doc")
+            report.figure(f"{size} at a time: {role}", together / alone, "times the CPU")
 
-    def alone() -> None:
-        for batch in batches(documents):
-            for delivery in index.render_batches(batch):
-                assert delivery is not None
 
-    alone()
-    one = median([clock(alone) for _ in range(5)])
-    own = one.cpu / len(documents) * 1e6
-    report.figure("one index in one process, read, match and render", own, "µs/doc", matches=matches / len(documents))
+def measure_delivering(report: Report, documents: list[bytes], queries: list[str], format: str, passes: int) -> None:
+    index = index_of(queries)
+    matches = sum(len(index.match(document)) for document in documents)
+    alone: list[float] = []
+
+    def ask_index() -> None:
+        alone.append(clock(lambda: [None for batch in batches(documents) for _ in index.render_batches(batch)]).cpu)
+
+    ask_index()
+    alone.clear()
+    per_document = 1e6 / len(documents)
+    each = f"{len(queries):,} subscriptions"
     settings = NetworkSettings(link_formats=(format,))
-    with chain(settings, 1) as network:
-        whole = asyncio.run(delivering(network, documents, queries, matches, passes))
-    one_broker = middle(whole["b1"]).main / len(documents) * 1e6
-    report.figure(
-        "one broker in one process, all it does for a document", one_broker, "µs/doc", matches=matches / len(documents)
-    )
     with chain(settings) as network:
-        found = asyncio.run(delivering(network, documents, queries, matches, passes))
-    roles = {"b1": "the root, no subscribers", "b2": "passes on and delivers", "b3": "delivers"}
-    for name, role in roles.items():
-        cpu = middle(found[name])
-        main = cpu.main / len(documents) * 1e6
+        found = asyncio.run(delivering(network, documents, queries, matches, passes, between=ask_index))
+    one = median_of(alone) * per_document
+    report.figure(
+        f"{each}: one index in one process, read, match and render", one, "µs/doc", matches=matches / len(documents)
+    )
+    for name, role in ROLES.items():
+        main = median_of([cpu.main for cpu in found[name]]) * per_document
+        ratio = median_of([cpu.main / index for cpu, index in zip(found[name], alone, strict=True)])
         report.add(
-            f"{format}: {role}",
+            f"{each}, {format}: {role}",
             f"{main:.1f}",
             "µs/doc",
-            cpu=f"{main / own:.1f}x of the index",
+            cpu=f"{ratio:.2f}x of the index",
             matches=f"{matches / len(documents) if name != 'b1' else 0:.1f}",
             bar=f"<= {TWICE:g}x",
-            met=main / own <= TWICE,
+            met=ratio <= TWICE,
         )
-        report.figure(f"{format}: {role}, beside one broker in one process", main / one_broker, "times its CPU")
-        disk = cpu.others / len(documents) * 1e6
-        report.figure(f"{format}: {role}, writing to disk", disk, "µs/doc")
-        with_disk = f"{(main + disk) / own:.1f}x of the index"
-        report.add(f"{format}: {role}, with writing to disk", f"{main + disk:.1f}", "µs/doc", cpu=with_disk)
+        disk = median_of([cpu.others for cpu in found[name]]) * per_document
+        report.figure(f"{each}, {format}: {role}, writing to disk", disk, "µs/doc")
+
+
+def measure_one_broker(report: Report, documents: list[bytes], queries: list[str], passes: int) -> None:
+    """One broker, to which documents are published and which delivers them."""
+    index = index_of(queries)
+    matches = sum(len(index.match(document)) for document in documents)
+    with chain(NetworkSettings(), 1) as network:
+        whole = asyncio.run(delivering(network, documents, queries, matches, passes))
+    cpu = median_of([cpu.main for cpu in whole["b1"]]) / len(documents) * 1e6
+    report.figure(
+        "one broker in one process, all it does for a document", cpu, "µs/doc", matches=matches / len(documents)
+    )
+
+
+def median_of(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
 
 
 def main(arguments: list[str]) -> int:
@@ -311,10 +375,13 @@ def main(arguments: list[str]) -> int:
         measure_passing(report, "prose", prose, format, passes)
         if format in ("binary", "text"):
             measure_passing(report, schema.name, drawn, format, passes)
-    queries = valued_queries(2_000)  # fewer than a table generalises, which would go on in the background
-    valued = valued_documents(count, 2 * len(queries) // len(TAGS))
+    for subscriptions in reversed(SUBSCRIPTIONS):
+        queries = valued_queries(subscriptions)
+        valued = valued_documents(count, 2 * len(queries) // len(TAGS))
+        measure_delivering(report, valued, queries, "binary", 3 * passes)
     measure_links_first(report, valued[: 16 * FRAME], queries)
-    measure_delivering(report, valued, queries, "binary", passes)
+    measure_one_broker(report, valued, queries, passes)
+    measure_few(report, valued[: 8 * FRAME], queries, passes)
     return finish(options, report)
 
 

@@ -23,10 +23,9 @@ from random import Random
 from typing import Any
 
 from bench.measure import Report, clock, finish, lxml_time, median, options_of, run
-from bench.network_cpu import FRAME, HALF, TWICE, batches, common_path, valued_documents, valued_queries
+from bench.network_cpu import FRAME, HALF, TWICE, batches, common_path, index_of, valued_documents, valued_queries
 from bench.reading import news_document
 from treecast.document import Document, read_many
-from treecast.index import Index
 from treecast.model import Subscription
 from treecast.overlay.frames import FrameDecoder, encode
 from treecast.overlay.messages import (
@@ -251,8 +250,7 @@ def main(arguments: list[str]) -> int:
     options, report = options_of("network_frame", __doc__.partition("\n")[0], arguments)
     report.note(f"load {os.getloadavg()[0]:.1f}; frames of {FRAME}, no sockets, no disk")
     documents = valued_documents((8 if options.quick else 32) * FRAME, values)
-    index = Index()
-    index.add_many([(str(n), query) for n, query in enumerate(queries)])
+    index = index_of(queries)
 
     def alone() -> None:
         for batch in batches(documents):

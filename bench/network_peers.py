@@ -19,13 +19,17 @@ from typing import Any, NamedTuple
 import msgspec
 import trustme
 
+from treecast.overlay.broker import BrokerSettings
+from treecast.overlay.messages import RegisterSource
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.serve.client import Connection
 from treecast.serve.logs import make_log
 from treecast.serve.network_process import NetworkOptions, registry_settings, run_network_peer
+from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import TlsFiles
 
 REGISTRY = "registry"
+START_SECONDS = 60
 
 
 class Cpu(NamedTuple):
@@ -61,14 +65,33 @@ class Peer:
                 others += seconds
         return Cpu(main, others)
 
+    def memory_bytes(self) -> int:
+        """What it has of the machine's memory now, its own and shared."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
 
 class Network:
-    """A chain of brokers: documents that are published at the first reach the others one after the other."""
+    """Brokers, one after the other: documents that are published at the first reach each by the one before. With more
+    than one child each, they are a tree."""
 
-    def __init__(self, directory: Path, names: list[str], settings: NetworkSettings, *, tls: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        names: list[str],
+        settings: NetworkSettings,
+        *,
+        tls: bool = True,
+        runtime: RuntimeSettings | None = None,
+        broker: BrokerSettings | None = None,
+        fan_out_max: int = 1,
+    ) -> None:
         self.directory = directory
         self.names = names
         self._settings = settings
+        self._runtime = runtime or RuntimeSettings()
+        self._broker = broker or BrokerSettings()
+        self._fan_out_max = fan_out_max
         self._authority = trustme.CA() if tls else None
         if self._authority is not None:
             self._authority.cert_pem.write_to_path(directory / "ca.pem")
@@ -98,7 +121,9 @@ class Network:
             name=name,
             registries={REGISTRY: registry},
             network=self._settings,
-            registry=registry_settings(fan_out_max=1),  # a chain
+            runtime=self._runtime,
+            broker=self._broker,
+            registry=registry_settings(fan_out_max=self._fan_out_max),
             tls=self._tls(name),
             **more,
         )
@@ -117,6 +142,17 @@ class Network:
 
     def cpu(self) -> dict[str, Cpu]:
         return {name: self.peers[name].cpu() for name in self.names}
+
+    async def add_source(self, source: str, root: str, publisher: Connection) -> None:
+        """Until this broker is its root, and knows of it."""
+        place = float(self.names.index(root))
+        async with self.connect(REGISTRY, f"adds-{source}") as registry, asyncio.timeout(START_SECONDS):
+            while len(await registry.inspect("brokers")) < len(self.names):
+                await asyncio.sleep(0.05)
+            answered = await registry.request(RegisterSource(source, location=(place, 0.0)))
+            assert answered.places[0].broker == root, answered.places
+            while source not in [row["key"] for row in await publisher.inspect("sources", count_max=1_000)]:
+                await asyncio.sleep(0.05)
 
     async def is_linked(self, seconds: float = 60) -> None:
         """Until every broker has the next one as a child in the tree of the first."""

@@ -101,9 +101,9 @@ def compare(
     report: Report, given: DataFrame, documents: DataFrame, placed: placement.Pep, found: placement.Aggregate
 ) -> None:
     """The cost of the same in one process, and whether the answers are equal."""
-    from treecast.spark.batch.sampling import drawn_documents
+    from treecast.spark.batch.sampling import sample_documents
 
-    table, sample = given.toArrow(), drawn_documents(documents)
+    table, sample = given.toArrow(), sample_documents(documents)
     one = placement.Pep(SHARDS, documents=sample)
     timed(report, "pep in one process", lambda: one.add_many(table), clock)
     alone, _ = timed(

@@ -20,8 +20,7 @@ def made_rows(
             "failures": failures,
             "median_s": seconds / 2,
             "worst_s": seconds,
-            "us": seconds / 2 * 1e6,
-            "documents": 100,
+            "acknowledged": 100,
             "lost": lost,
             "twice": 0,
             "load": load,
@@ -44,3 +43,10 @@ def test_the_verdict() -> None:
     assert answers(made_rows(registry_s=6.0))[2] == "differs"
     assert answers(made_rows(failures=1)) == ["inconclusive"] * 3
     assert answers(made_rows(failures=1, lost=1))[0] == "differs", "one that is lost is enough"
+
+
+def test_its_columns_are_those_of_failures() -> None:
+    """Nothing here is a time for each document, or depends on how many documents there are."""
+    columns = experiments.find("onyx-recovery").columns
+    assert not {"us", "documents"} & set(columns)
+    assert set(columns) == set(made_rows()[0])

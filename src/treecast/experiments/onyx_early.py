@@ -1,4 +1,4 @@
-"""Bytes that links save by what is done before them: early projection and early restructuring (ONYX, 3.3 and 4.2.2).
+"""Bytes that links save by what is done before them: early projection and early restructuring (ONYX, 3.2 and 4.2.2).
 
 Fifteen brokers in a binary tree; documents are published at its root. Each is a batch of articles of several areas, as
 in the paper's example, with images, comments and tables. Behind each broker are subscribers of two areas. In half of
@@ -392,7 +392,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
 EXPERIMENT = Experiment(
     name="onyx-early",
     paper="ONYX",
-    section="3.3, 4.2.2",
+    section="3.2, 4.2.2",
     title="Bytes saved by what is done before links",
     found="Transforming messages in the course of routing, by early projection and early restructuring, helps reduce "
     "message sizes and avoids repeated work at multiple brokers. The paper gives no figures. What can be done depends "

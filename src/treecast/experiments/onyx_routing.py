@@ -1,4 +1,4 @@
-"""Messages against flooding: where subscriptions are placed, how large a routing query may be (ONYX, 3.1, 4.2.1, 4.4).
+"""Messages against flooding: where subscriptions are placed, how large a routing query may be (ONYX, 3.2, 4.2.1, 4.4).
 
 Eight brokers, each the root of a tree over all of them; tables and trees as in a network, in one process. Items of
 news have an area, a code of the area, and a topic. Half of the subscribers live where what they ask for happens.
@@ -281,7 +281,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
 EXPERIMENT = Experiment(
     name="onyx-routing",
     paper="ONYX",
-    section="3.1, 4.2.1, 4.4",
+    section="3.2, 4.2.1, 4.4",
     title="Messages against flooding, by placement and budget",
     found="Data flows only where it is wanted; queries are placed by location, load or content (PEP); generalisation "
     "keeps routing tables small and may let through more. The paper gives no figures for messages.",
