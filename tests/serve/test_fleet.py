@@ -173,11 +173,12 @@ def pull(worker: FleetWorker, id: str, **form: int) -> list[dict[str, int | str]
 
 
 def pull_all(worker: FleetWorker, id: str, count: int) -> list[dict[str, int | str]]:
-    """So many different ones. Of what failed NATS may bring one twice, and another when its time is over."""
+    """So many different ones. They are waited for longer than what failed takes to come again: where a message comes
+    again in the moment in which a request ends, nats-server 2.9 brings the one before it, and this one far too late."""
     taken: dict[int | str, dict[str, int | str]] = {}
 
     def is_complete() -> bool:
-        taken.update((one["delivery"], one) for one in pull(worker, id, max=count - len(taken), wait_ms=1_000))
+        taken.update((one["delivery"], one) for one in pull(worker, id, max=count - len(taken), wait_ms=10_000))
         return len(taken) == count
 
     eventually(is_complete, seconds=60)
