@@ -47,6 +47,7 @@ from treecast.overlay.messages import Answer, Command, Document, Hello, Publish,
 from treecast.overlay.onyx.control_messages import CatalogDelta, CatalogEntry, NewView
 from treecast.overlay.onyx.migration import MOVED, MovedRow
 from treecast.overlay.onyx.network_broker import NetworkBroker
+from treecast.overlay.onyx.network_messages import BeginAnew, Positions
 from treecast.overlay.onyx.registry import Registry
 from treecast.overlay.onyx.registry.admission import Admission
 from treecast.overlay.onyx.settings import NetworkSettings
@@ -278,6 +279,17 @@ def refuse_move(data: bytes) -> None:
         raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
 
 
+def refuse_older_disk(data: bytes) -> None:
+    """Tell a root that somebody has so many of its documents: more than it has itself."""
+    broker = NetworkBroker("golden", SimulatedStorage(), Random(1), registries=("registry",))
+    brokers = {"golden": BrokerInfo(), "other": BrokerInfo()}
+    broker.receive("registry", NewView(View(1, brokers, {"golden": {"other": "golden"}})), 0)
+    position = Positions("golden", broker.broker.store_id, 1, int(data))
+    for effect in broker.receive("other", position, 0):
+        if isinstance(effect, Send) and isinstance(effect.message, BeginAnew):
+            broker.receive(effect.to, effect.message, 0)
+
+
 def refuse_joining(data: bytes) -> None:
     """Join a network whose registry allows other names."""
     refusal = Admission(("b*",)).refusal(data.decode())
@@ -291,7 +303,9 @@ def refuse_registration(data: bytes) -> None:
     registry.tick(0)
     (*_, welcome) = [effect for effect in registry.receive("client", Hello("client"), 0) if isinstance(effect, Send)]
     request = Request(1, msgspec.json.decode(data, type=Command), welcome.message.lease)
-    answers = [effect.message for effect in registry.receive("client", request, 0) if isinstance(effect, Send)]
+    assert not registry.receive("client", request, 0), "a broker may come"
+    effects = registry.receive("client", request, registry.settings.silent_ms)
+    answers = [effect.message for effect in effects if isinstance(effect, Send)]
     for refusal in answers[-1].refusals:
         raise RequestError(refusal.message.removeprefix(f"{refusal.code} "), code=refusal.code)
 
@@ -512,6 +526,7 @@ REFUSALS: dict[str, Callable[[bytes], None]] = {
     ".host": refuse_host,
     ".move": refuse_move,
     ".joining": refuse_joining,
+    ".position": refuse_older_disk,
     ".request": refuse_request,
     ".connection": refuse_connection,
     ".command": refuse_command,

@@ -197,6 +197,40 @@ def test_a_broker_that_was_away_brings_a_later_catalog() -> None:
         assert set(network.member(name).membership.catalog) == set(network.sources())
 
 
+def test_nobody_is_told_what_there_is_not_before_a_broker_is_heard() -> None:
+    """With an empty disk everything would be unknown."""
+    network = settled()
+    network.lose_registry()
+    assert network.where("qa") is None
+    network.run(4_000)
+    assert network.where("qa") == "a"
+
+    # Where there is no broker, nobody waits for long.
+    for name in "abc":
+        network.stop(name)
+    network.lose_registry()
+    assert network.where("qa") is None
+    network.run(2_000)
+    assert network.where("qa") == ""
+
+
+def test_a_disk_that_was_put_back_to_an_older_state() -> None:
+    """What was placed since then is where it was, and no number is given away again."""
+    network = settled()
+    older = network.copy_disk(REGISTRY)
+    later = network.ask(PlaceSubscription("later", location=(2.0, 0.0))).places[0]
+    network.host(later.broker, "later")
+    number = network.ask(RegisterSource("last", location=(2.0, 0.0))).places[0].number
+    network.ask(RemoveSource("sa"))
+    network.run(1_000)
+    network.put_back(REGISTRY, older)
+    assert network.where("later") is None, "it is not in this state of the disk"
+    again = network.ask(PlaceSubscription("later", location=(0.0, 0.0))).places[0]
+    assert again.broker == later.broker != "a"
+    assert network.ask(RegisterSource("since")).places[0].number > max(number, again.number)
+    assert set(network.sources()) == {"sb", "sc", "last", "since"}
+
+
 def test_brokers_that_follow_a_higher_term() -> None:
     """From a time with two registries."""
     network = Network()

@@ -41,15 +41,14 @@ class BrokerTree:
         self._settings = settings
         self._routing = routing or {}
         self._leases: dict[str, int] = {}
-        self._requests = dict.fromkeys(self.names, 0)
+        self._requests: dict[str, int] = {}
+        self._greetings = 0
         view = View(1, {name: BrokerInfo() for name in self.names}, {root: dict(parents)})
         for name in self.names:
             self.network.add(name, partial(self._make, name))
         for name in self.names:
             self.network.tell("registry", name, NewView(view))
-            (welcome,) = self.network.tell(f"c-{name}", name, Hello(f"c-{name}"))
-            assert isinstance(welcome, Welcome)
-            self._leases[name] = welcome.lease
+            self.greet(name)
         self.network.run(1_000)
         self.network.tell("registry", root, CatalogDelta(0, 1, [CatalogEntry("s", root, 1)]))
 
@@ -63,6 +62,13 @@ class BrokerTree:
     def broker(self, name: str) -> NetworkBroker:
         broker: NetworkBroker = self.network.peers[name]
         return broker
+
+    def greet(self, name: str) -> None:
+        """The client of a broker comes, or comes back."""
+        self._greetings += 1
+        (welcome,) = self.network.tell(f"c-{name}", name, Hello(f"c-{name}", nonce=self._greetings))
+        assert isinstance(welcome, Welcome)
+        self._leases[name], self._requests[name] = welcome.lease, welcome.answered
 
     def ask(self, name: str, command: Command) -> bool:
         """Let the client of a broker ask; whether that was done."""

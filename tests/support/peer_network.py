@@ -1,13 +1,18 @@
-"""Peers that talk at once and in order, with clocks that agree: for tests of what they say, not of faults."""
+"""Peers that talk at once and in order, with clocks that agree: for tests of what they say, not of faults.
+
+One whose disk fails is made anew, as in the real runtime.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from copy import deepcopy
 from random import Random
 from typing import Any
 
 from treecast.overlay.peer import Deliver, Effect, Peer, Send, Store
+from treecast.overlay.storage import StorageError
 from treecast.sim import SimulatedStorage
 
 TICK_MS = 50
@@ -25,6 +30,8 @@ class PeerNetwork:
         self.sent: list[tuple[str, str, Any]] = []
         """Everything, in order."""
         self.cut: set[tuple[str, str]] = set()
+        self.failures: list[StorageError] = []
+        """Of disks."""
         self._factories: dict[str, Factory] = {}
         self._queue: deque[tuple[str, str, Any]] = deque()
         self.places: Callable[[str], str] = lambda name: name
@@ -48,6 +55,16 @@ class PeerNetwork:
     def lose_disk(self, name: str) -> None:
         self.storages[name].lose()
 
+    def copy_disk(self, name: str) -> SimulatedStorage:
+        """As it is now: for `put_back`."""
+        return deepcopy(self.storages[name])
+
+    def put_back(self, name: str, older: SimulatedStorage) -> None:
+        """A peer starts again, with an older disk."""
+        self.stop(name)
+        self.storages[name] = older
+        self.start(name)
+
     def do(self, name: str, effects: list[Effect]) -> None:
         """Let a peer's effects happen, and all that follows from them."""
         self._happen(name, effects)
@@ -57,7 +74,13 @@ class PeerNetwork:
                 self.sent.append((sender, to, message))
             place = self.places(to)
             if place in self.peers and (self.places(sender), place) not in self.cut:
-                self._happen(place, self._tell(place, to, sender, message))
+                try:
+                    effects = self._tell(place, to, sender, message)
+                except StorageError as error:
+                    self.failures.append(error)
+                    self.start(place)
+                else:
+                    self._happen(place, effects)
 
     def _tell(self, place: str, to: str, sender: str, message: Any) -> list[Effect]:
         if place == to:

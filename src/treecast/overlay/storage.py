@@ -135,7 +135,8 @@ class StorageError(PeerError):
     """The disk failed, is full, or holds something else than was written.
 
     TC420 storing failed, TC421 the disk is full, TC422 what is stored is damaged, TC423 not a store of ours, or in use,
-    TC426 a store with replicas, for a broker without, TC427 the store of another peer or ring, or of more brokers
+    TC426 a store with replicas, for a broker without, TC427 the store of another peer or ring, or of more brokers,
+    TC428 an older state of a broker's store than others have heard of
     """
 
     def __init__(self, message: str, *, code: str, hint: str = "") -> None:

@@ -11,13 +11,20 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from treecast.document import Limits
+from treecast.overlay.broker.rows import META, STORE
 from treecast.overlay.broker.tail import Tail
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.onyx.link_formats import TEXT, Arrival, LinkFormats
-from treecast.overlay.onyx.network_messages import CatchUp, History, Latest, Parcel, Positions
+from treecast.overlay.onyx.network_messages import BeginAnew, CatchUp, History, Latest, Parcel, Positions
 from treecast.overlay.onyx.routing_protocol import Routing, RoutingTable
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.overlay.storage import StorageError
+from treecast.overlay.storage import Delete, StorageError
+
+
+def older_disk() -> StorageError:
+    """What a root raises to be made again, with its data under another name."""
+    hint = "nothing has to be done: it goes on as a broker with other data, and all get what it has"
+    return StorageError("other brokers have later documents of this broker than its disk", code="TC428", hint=hint)
 
 
 class Histories:
@@ -70,6 +77,9 @@ class Histories:
             turn.send(sender, history)
             return
         number = message.number if message.store == own.store else 0
+        if number > own.number:
+            turn.changes.append(Delete(META, STORE))
+            turn.send(own.root, BeginAnew())
         self.hear(sender, number, turn.now_ms)
         if number < own.number:
             turn.send(sender, own)

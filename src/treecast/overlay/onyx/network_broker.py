@@ -40,7 +40,7 @@ from treecast.overlay.onyx.control_messages import ControlMessage
 from treecast.overlay.onyx.early_index import EarlyIndexes
 from treecast.overlay.onyx.early_plan import is_restructured
 from treecast.overlay.onyx.forward_runs import runs
-from treecast.overlay.onyx.history import Histories
+from treecast.overlay.onyx.history import Histories, older_disk
 from treecast.overlay.onyx.link_formats import Arrival, Forms
 from treecast.overlay.onyx.link_rows import link_rows, network_stats
 from treecast.overlay.onyx.membership import CatalogChanged, Membership, MembershipSettings, MovesAsked, ViewAdopted
@@ -48,6 +48,7 @@ from treecast.overlay.onyx.migration import Migration
 from treecast.overlay.onyx.move_messages import MoveMessage
 from treecast.overlay.onyx.network_messages import (
     Announce,
+    BeginAnew,
     CatchUp,
     Covered,
     DictionaryKnown,
@@ -60,9 +61,7 @@ from treecast.overlay.onyx.network_messages import (
     ServeLocal,
     Taken,
 )
-from treecast.overlay.onyx.network_messages import (
-    Positions as PositionsMessage,
-)
+from treecast.overlay.onyx.network_messages import Positions as PositionsMessage
 from treecast.overlay.onyx.parcels import Parcels
 from treecast.overlay.onyx.path_routing import PathRouting
 from treecast.overlay.onyx.positions import POSITIONS, Positions
@@ -78,8 +77,6 @@ from treecast.overlay.storage import Put, Storage
 
 LIFE = "life"
 """`meta["life"]`: how often the broker has started, at least."""
-
-
 _TURNING = NetworkMessage | ControlMessage | MoveMessage | Request
 """What may change for whom a document is, or where it comes from: before it, what came earlier is served."""
 
@@ -187,6 +184,8 @@ class NetworkBroker:
             self._take(sender, message, turn)
         elif isinstance(message, ServeLocal) and sender == self.name:
             self._serve_local(turn)
+        elif isinstance(message, BeginAnew) and sender == self.name:
+            raise older_disk()
         elif isinstance(message, ControlMessage):
             for event in self.membership.receive(sender, message, turn):
                 if isinstance(event, ViewAdopted):

@@ -234,3 +234,7 @@ QUERY_MESSAGES = (Announce, Covered, Resync)
 
 class ServeLocal(_Message, frozen=True):
     """A broker to itself: the links are served; now its own subscribers. It never travels."""
+
+
+class BeginAnew(_Message, frozen=True):
+    """A broker to itself: what identifies its data is deleted, and it has to start again. It never travels."""

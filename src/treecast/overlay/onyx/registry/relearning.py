@@ -82,6 +82,7 @@ class Relearning:
     def __init__(self, registry: Registry, row: RelearningRow) -> None:
         self._registry = registry
         self._row = row
+        self._waits_from_ms: int | None = None  # the first request that came before any broker was heard
         self._begun_ms: int | None = None
         self._asked_ms: int | None = None
         self._views: dict[str, View] = {}
@@ -272,11 +273,23 @@ class Relearning:
     # --- where subscriptions are --------------------------------------------------------------------------------------
 
     def has_to_wait(self, message: Command | WhereIs, now_ms: int) -> bool:
-        """It is about a subscription that is not known, while a broker that is there may host it."""
+        """No broker was heard yet, and some may know more; or it is about a subscription that is not known, while a
+        broker that is there may host it."""
+        if self._has_heard_nobody(now_ms):
+            return True
         match message:
             case PlaceSubscription(id=id) | RemovePlace(id=id) | WhereIs(thing="subscription", name=id):
                 return self.is_asking(now_ms) and self._registry.hosts.row(id) is None
         return False
+
+    def _has_heard_nobody(self, now_ms: int) -> bool:
+        """Since it started. Its disk may be empty, or older than what brokers know: the first heartbeat tells."""
+        registry = self._registry
+        if registry.pair.partner or registry.roster.heard:
+            return False
+        if self._waits_from_ms is None:
+            self._waits_from_ms = now_ms
+        return not is_due(self._waits_from_ms, registry.settings.silent_ms, now_ms)
 
     def learns_from(self, broker: str, now_ms: int) -> bool:
         """What this broker says of places may be new."""
