@@ -16,6 +16,7 @@ from treecast.overlay.messages import (
     RegisterSource,
     RegisterSubscriber,
     RemoveSource,
+    Request,
 )
 from treecast.overlay.onyx.control_messages import (
     AskCatalog,
@@ -30,6 +31,7 @@ from treecast.overlay.onyx.membership import MembershipSettings
 from treecast.overlay.onyx.registry import Registry
 from treecast.overlay.onyx.registry.relearning import LEAP, Relearnt
 from treecast.overlay.onyx.registry.settings import RegistrySettings
+from treecast.overlay.onyx.registry.waiting import BYTES_MAX, MESSAGES_MAX
 from treecast.overlay.onyx.view import BrokerInfo, View, first_epoch, term_of
 from treecast.overlay.peer import Effect, Send
 from treecast.sim import SimulatedStorage
@@ -201,9 +203,11 @@ def test_nobody_is_told_what_there_is_not_before_a_broker_is_heard() -> None:
     """With an empty disk everything would be unknown."""
     network = settled()
     network.lose_registry()
+    before = len(network.sent)
     assert network.where("qa") is None
     network.run(4_000)
-    assert network.where("qa") == "a"
+    answers = [message for _, to, message in network.sent[before:] if to == "x" and isinstance(message, Located)]
+    assert [answer.broker for answer in answers] == ["a"], "it need not be asked again"
 
     # Where there is no broker, nobody waits for long.
     for name in "abc":
@@ -212,6 +216,22 @@ def test_nobody_is_told_what_there_is_not_before_a_broker_is_heard() -> None:
     assert network.where("qa") is None
     network.run(2_000)
     assert network.where("qa") == ""
+
+
+def test_questions_that_wait_are_bounded() -> None:
+    network = settled()
+    network.lose_registry()
+    for number in range(MESSAGES_MAX + 7):
+        network.tell("x", REGISTRY, WhereIs(number, "subscription", "qa"))
+    assert network.registry().stats()["ignored"] == 7
+    network.run(4_000)
+    asked = {message.question for _, to, message in network.sent if to == "x" and isinstance(message, Located)}
+    assert asked == set(range(MESSAGES_MAX))
+    network.lose_registry()
+    schema = RegisterSource("news", "x" * (BYTES_MAX // 2))
+    for _ in range(3):
+        network.tell("x", REGISTRY, Request(1, schema))
+    assert network.registry().stats()["ignored"] == 2
 
 
 def test_a_disk_that_was_put_back_to_an_older_state() -> None:

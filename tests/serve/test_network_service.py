@@ -7,6 +7,7 @@ import http.client
 import io
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -122,6 +123,51 @@ def check_picture(network: Network) -> None:
     with redirect_stdout(output):
         assert main(["status", "--once", "--url", f"http://127.0.0.1:{network.port}"]) == 0
     assert "one broker of a network of 3: treecast status --network" in output.getvalue()
+
+
+def test_a_root_whose_disk_was_put_back(tmp_path: Path) -> None:
+    """It finds out, begins anew, and its next documents reach a broker that knows their numbers."""
+    data, older = tmp_path / "data", tmp_path / "older"
+
+    def publish(network: Network, *texts: str) -> None:
+        for text in texts:
+            headers = {"Treecast-Document-Id": text}
+            assert network.ask("POST", "/v1/documents", f"<n>{text}</n>", **headers)[0] in (200, 201)
+
+    def pulled(network: Network, last: str) -> list[str]:
+        """What comes to q2, which is with another broker than the root, up to this document."""
+        texts: list[str] = []
+        end = time.monotonic() + WAIT_SECONDS
+        while last not in texts and time.monotonic() < end:
+            _, answer = network.ask("POST", "/v1/subscriptions/q2:pull", b'{"wait_ms": 200}')
+            ids = [delivery["delivery"] for delivery in answer["deliveries"]]
+            texts += [delivery["payload"][3:-4] for delivery in answer["deliveries"]]
+            network.ask("POST", "/v1/subscriptions/q2:ack", json.dumps({"deliveries": ids}))
+        return texts
+
+    def stop(network: Network) -> None:
+        network.process.send_signal(signal.SIGTERM)
+        assert network.process.wait(30) == 0
+
+    with running(tmp_path, 2) as network:
+        for id in ("q1", "q2"):
+            assert network.ask("PUT", f"/v1/subscriptions/{id}", b'{"query": "/n"}')[0] == 201
+        (root,) = network.ask("GET", "/v1/network")[1]["roots"]
+        publish(network, "1", "2")
+        assert pulled(network, "2") == ["1", "2"]
+        stop(network)
+    shutil.copytree(data / root, older)
+    with running(tmp_path, 2) as network:
+        publish(network, "3", "4", "5")
+        assert pulled(network, "5") == ["3", "4", "5"]
+        stop(network)
+    shutil.rmtree(data / root)
+    older.rename(data / root)
+    with running(tmp_path, 2) as network:
+        wait_for(lambda: "TC428" in (tmp_path / "log").read_text())
+        publish(network, "new")
+        assert pulled(network, "new") == ["1", "2", "new"]
+        stop(network)
 
 
 def test_hosts_by_content(tmp_path: Path) -> None:

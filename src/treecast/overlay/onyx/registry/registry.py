@@ -68,6 +68,7 @@ from treecast.overlay.onyx.registry.roster import Roster
 from treecast.overlay.onyx.registry.rows import BROKERS, BrokerRow, Counters, ViewRow
 from treecast.overlay.onyx.registry.settings import RegistrySettings
 from treecast.overlay.onyx.registry.status import inspect
+from treecast.overlay.onyx.registry.waiting import Waiting
 from treecast.overlay.onyx.trees import cost_by_location, tree_of
 from treecast.overlay.onyx.view import EMPTY_VIEW, BrokerInfo, View, certificates_of
 from treecast.overlay.peer import Deliver, Effect, Send, Store
@@ -98,7 +99,8 @@ class Registry:
         self.spread = 0
         """The last version of the catalog that a broadcast has brought to all brokers."""
         self.ignored = 0
-        """Messages that would have changed something while too much waited for the other registry."""
+        """Messages that would have changed something while too much waited: for the other registry, or for brokers."""
+        self._waiting = Waiting()
         self._load()
 
     def _load(self) -> None:
@@ -164,18 +166,34 @@ class Registry:
             case Hello() | Request() | WhereIs() if not self.is_in_charge:
                 if self.pair.partner:
                     turn.send(sender, Moved("registry", "", self.pair.partner, "", self.view.epoch))
+                elif not isinstance(message, Hello):  # an old one would end the lease of a newer one
+                    self._put_off(sender, message)
             case _ if self.is_in_charge:
                 self._receive_in_charge(sender, message, turn)
-        return self._finish(turn, term)
+        effects = self._finish(turn, term)
+        if self._waiting and isinstance(message, Heartbeat | Inspected):
+            effects += self._take_waiting(now_ms)
+        return effects
+
+    def _put_off(self, sender: str, message: Request | WhereIs) -> None:
+        self.ignored += not self._waiting.put(sender, message)
+
+    def _take_waiting(self, now_ms: int) -> list[Effect]:
+        """What was put off, once more: one group of changes each."""
+        effects: list[Effect] = []
+        if self.is_in_charge:
+            for sender, message in self._waiting.take():
+                effects += self.receive(sender, message, now_ms)
+        return effects
 
     def _receive_in_charge(self, sender: str, message: Any, turn: Turn) -> None:
         match message:
             case Hello() | Request() | Migrated() if not self.pair.has_room():
                 self.ignored += 1  # it will come again
             case Request() if self.relearning.has_to_wait(message.command, turn.now_ms):
-                self.ignored += 1
+                self._put_off(sender, message)
             case WhereIs() if self.relearning.has_to_wait(message, turn.now_ms):
-                self.ignored += 1
+                self._put_off(sender, message)
             case Hello():
                 self._clients.welcome(self.name, "", sender, message.nonce, turn)
             case Request():
@@ -199,7 +217,8 @@ class Registry:
             self._keep_view(turn)
             self._reroot(turn)
             self.hosts.tick(self.view.brokers, self.view.epoch, turn)
-        return self._finish(turn, term)
+        effects = self._finish(turn, term)
+        return effects + self._take_waiting(now_ms) if self._waiting else effects
 
     def _finish(self, turn: Turn, term: int) -> list[Effect]:
         if self.pair.is_primary and self.pair.row.term != term:
