@@ -128,7 +128,7 @@ def test_queries_into_a_file_that_match_reads(
     path = tmp_path / name
     formats = ["--format", form] if form else []
     assert run("queries", "--count", "200", *formats, "-o", str(path), "--quiet") == 0
-    assert run("documents", "--count", "3", "--bytes", "5K", "-o", str(tmp_path / "docs"), "--quiet") == 0
+    assert run("documents", "--count", "3", "--bytes", "64K", "-o", str(tmp_path / "docs"), "--quiet") == 0
     assert capfd.readouterr() == ("", "")
     formats = ["--subscriptions-format", form] if form else []
     assert main(["match", "-s", str(path), *formats, str(tmp_path / "docs"), "--quiet"]) == 0
@@ -218,7 +218,7 @@ def test_several_dtds(capfd: pytest.CaptureFixture[str]) -> None:
         (["documents", "-o", "a", "--record-file", "b"], "not both"),
         (["documents", "--count", "-1"], "number from 0"),
         (["documents", "--count", "many"], "number from 0"),
-        (["documents", "--bytes", "large"], "5K"),
+        (["documents", "--bytes", "large"], "64K"),
         (["documents", "--depth-max", "0"], "depth_max is at least 1"),
         (["documents", "--optional", "2"], "probabilities"),
         (["documents", "--weight", "para"], "NAME="),

@@ -51,14 +51,19 @@ def test_a_network_by_its_commands(tmp_path: Path, capsys: pytest.CaptureFixture
         log = tmp_path / "log"
         registry = stack.enter_context(running(log, "registry", "--data", str(tmp_path / "registry")))
         addresses = {}
-        for name, place in (("b1", "0,0"), ("b2", "5,0")):
-            arguments = ("--data", str(tmp_path / name), "--registry", registry, "--location", place)
+        for name, place, bandwidth in (("b1", "0,0", "1G"), ("b2", "5,0", "1M")):
+            here = ("--location", place, "--bandwidth", bandwidth)
+            arguments = ("--data", str(tmp_path / name), "--registry", registry, *here)
             addresses[name] = stack.enter_context(running(log, "broker", "--name", name, *arguments))
         added = add_when_all_are_there(capsys, registry, addresses["b2"])
         assert added == f"news: publish at b2, {addresses['b2']}\n"
         (row,) = map(json.loads, source(capsys, "list", "--registry", registry, "--format", "json").splitlines())
         assert row["source"] == "news" and row["root"] == "b2" and row["description"] == "of today"
         assert source(capsys, "list", "--registry", registry).split() == ["news", "b2", "of", "today"]
+        many = ("--messages-per-second", "1000", "--message-bytes", "5000")
+        added = source(capsys, "add", "large", "--registry", registry, "--location", "4,0", *many)
+        assert added.startswith("large: publish at b1, "), "the nearer one cannot send so much"
+        assert source(capsys, "remove", "large", "--registry", registry) == ""
         assert asyncio.run(hosts(registry)) == [("b1", addresses["b1"]), ("b2", addresses["b2"])]
         asyncio.run(from_b2_to_b1(addresses))
         assert source(capsys, "remove", "news", "--registry", registry) == ""

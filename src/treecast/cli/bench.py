@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from treecast.cli.bench_inputs import queries_of_file, read_documents
 from treecast.cli.console import BAR_CHARS, Console
-from treecast.cli.generate import _count, _size
+from treecast.cli.generate import _count
 from treecast.cli.output_file import file_beside
+from treecast.cli.sizes import size_or_none
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option(
         "--bytes",
         metavar="N",
-        type=_size,
+        type=size_or_none,
         default=BYTES,
         help="size of drawn documents, K, M (default 5000)",
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from treecast.cli.network_options import add_registry_option, add_tls_options, location, read_registries, read_tls
 from treecast.cli.serving import add_log_options, add_name_option, add_place_options, read_addresses
+from treecast.cli.sizes import size
 
 DESCRIPTION = """\
 Runs a broker: publishers send it documents, subscribers send it queries and
@@ -46,6 +47,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--connections-max", metavar="N", type=int, help="clients at the same time; default 10000")
     add_registry_option(parser, "of its network; again for a second one", is_needed=False)
     option("--location", metavar="X,Y", type=location, help="where it is, for its network; default 0,0")
+    option("--bandwidth", metavar="BYTES", type=size, help="it can send so much a second; default: enough for all")
     option("--replicas", type=int, choices=(1, 2), default=1, help="disks of its network that have all; default 1")
     option("--address", metavar="HOST:PORT", help="where its network reaches it; default --listen")
     add_log_options(parser)
@@ -85,6 +87,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             **settings,
             registries=registries,
             location=options.location or (0.0, 0.0),
+            bandwidth=options.bandwidth or 0,
             address=options.address or "",
             replicas=options.replicas,
         )
@@ -97,8 +100,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 def _registries(parser: argparse.ArgumentParser, options: argparse.Namespace) -> dict[str, str]:
     """Of its network, if it is in one; options that do not fit together end the program."""
     registries = read_registries(parser, options.registry)
-    if not registries and (options.location or options.address or options.replicas > 1):
-        parser.error("--location, --address and --replicas need --registry")
+    if not registries and (options.location or options.bandwidth or options.address or options.replicas > 1):
+        parser.error("--location, --bandwidth, --address and --replicas need --registry")
     if registries and options.name == "broker":
         parser.error("--registry needs --name: each broker of a network has another one")
     if options.name in registries:

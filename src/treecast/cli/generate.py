@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treecast.cli.console import Console
+from treecast.cli.sizes import size_or_none
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _add_documents(kinds: argparse._SubParsersAction[Any]) -> None:
     _add_settings(
         shape,
         [
-            ("--bytes", "N", _size, "size on average; 0: as it comes (default 30000)"),
+            ("--bytes", "N", size_or_none, "size on average; 0: as it comes (default 30000)"),
             ("--depth-max", "N", int, "levels (default 10)"),
             ("--repeats-max", "N", int, "of parts marked * or + (default 4)"),
             ("--recursion-max", "N", int, "ancestors of the same name (default: any)"),
@@ -305,14 +306,6 @@ def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > COUNT_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {COUNT_MAX:,}")
     return int(text)
-
-
-def _size(text: str) -> int:
-    factors = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    digits, factor = (text[:-1], factors[text[-1].upper()]) if text[-1:].upper() in factors else (text, 1)
-    if not digits.isascii() or not digits.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write a number such as 5000, 5K or 2M")
-    return int(digits) * factor
 
 
 def _numbers(text: str) -> list[float]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treecast.cli.console import Console, notes
+from treecast.cli.sizes import size
 from treecast.cli.wording import in_flags, namespace_hint
 from treecast.document import Limits
 from treecast.errors import QueryError, TreecastError
@@ -104,9 +105,9 @@ def add_options(parser: argparse.ArgumentParser, *, renders: bool) -> None:
     limits = parser.add_argument_group("limits of a document (K, M, G: times 1024)")
     for name, default in LIMITS.items():
         flag = "--" + name.replace("_", "-")
-        limits.add_argument(flag, metavar="N", type=_size, help=f"default {default}")
-    limits.add_argument("--ratio-max", metavar="N", type=_size, default=RATIO_MAX, help="unpacked size by packed size")
-    limits.add_argument("--payload-bytes-max", metavar="N", type=_size, help="of a payload; default 16M")
+        limits.add_argument(flag, metavar="N", type=size, help=f"default {default}")
+    limits.add_argument("--ratio-max", metavar="N", type=size, default=RATIO_MAX, help="unpacked size by packed size")
+    limits.add_argument("--payload-bytes-max", metavar="N", type=size, help="of a payload; default 16M")
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
@@ -329,11 +330,3 @@ def positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= THREADS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {THREADS_MAX}")
     return int(text)
-
-
-def _size(text: str) -> int:
-    factors = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    digits, factor = (text[:-1], factors[text[-1].upper()]) if text[-1:].upper() in factors else (text, 1)
-    if not digits.isascii() or not digits.isdigit() or int(digits) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write a number such as 4096, 64K or 1G")
-    return int(digits) * factor

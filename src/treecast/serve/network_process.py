@@ -55,6 +55,8 @@ class NetworkOptions(BrokerOptions, frozen=True, kw_only=True):
     address: str = ""
     """Where others reach this peer; empty: where it listens."""
     location: tuple[float, float] = (0.0, 0.0)
+    bandwidth: int = 0
+    """Bytes a second that a broker can send; 0: enough for all sources."""
     replicas: int = 1
     """Of a broker, with 2: what is acknowledged is on the disks of two hosts."""
     replica: ReplicaSettings = ReplicaSettings()
@@ -131,9 +133,9 @@ class NetworkPeer:
 
     def _tell_address(self) -> None:
         if isinstance(self._peer, NetworkBroker):
-            self._peer.info = BrokerInfo(self._address, self._options.location)
+            self._peer.info = BrokerInfo(self._address, self._options.location, bandwidth=self._options.bandwidth)
         elif isinstance(self._peer, NetworkHost):
-            self._peer.listens(self._address, self._options.location)
+            self._peer.listens(self._address, self._options.location, self._options.bandwidth)
 
     def resolve(self, name: str) -> str | None:
         """Where a peer is."""

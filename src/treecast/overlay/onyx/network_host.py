@@ -79,6 +79,7 @@ class NetworkHost(ReplicaHost):
         self.own = broker
         self.address = ""
         self.location: Location = (0.0, 0.0)
+        self.bandwidth = 0
         self._membership = membership or MembershipSettings()
         self._life_drawn = random.getrandbits(62)
         self._beat_ms: int | None = None
@@ -89,14 +90,14 @@ class NetworkHost(ReplicaHost):
 
     # --- where it is, and who is here ---------------------------------------------------------------------------------
 
-    def listens(self, address: str, location: Location) -> None:
-        """Where others reach this host, and all brokers that it serves."""
-        self.address, self.location = address, location
+    def listens(self, address: str, location: Location, bandwidth: int = 0) -> None:
+        """Where others reach this host, and all brokers that it serves; and what it can send."""
+        self.address, self.location, self.bandwidth = address, location, bandwidth
         for broker in self.brokers():
             broker.info = self._info()
 
     def _info(self) -> BrokerInfo:
-        return BrokerInfo(self.address, self.location, host=self.name)
+        return BrokerInfo(self.address, self.location, bandwidth=self.bandwidth, host=self.name)
 
     def brokers(self) -> list[NetworkBroker]:
         """Those that are served here."""
