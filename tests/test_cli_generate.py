@@ -128,7 +128,7 @@ def test_queries_into_a_file_that_match_reads(
     path = tmp_path / name
     formats = ["--format", form] if form else []
     assert run("queries", "--count", "200", *formats, "-o", str(path), "--quiet") == 0
-    assert run("documents", "--count", "3", "--bytes", "64K", "-o", str(tmp_path / "docs"), "--quiet") == 0
+    assert run("documents", "--count", "3", "--bytes", "5K", "-o", str(tmp_path / "docs"), "--quiet") == 0
     assert capfd.readouterr() == ("", "")
     formats = ["--subscriptions-format", form] if form else []
     assert main(["match", "-s", str(path), *formats, str(tmp_path / "docs"), "--quiet"]) == 0

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from support.hash_seeds import digests
 from support.planted_control_bugs import PLANTED
+from support.seeds import first_seed, means_of, run_fresh, run_usual_and_fresh
 
 from treecast.sim.onyx.control import ControlScenario
-from treecast.sim.scenario import Outcome, report_of, run_seeds
 
 pytestmark = pytest.mark.house
 
 SEEDS = 25
-FIRST_SEED = int(os.environ.get("TREECAST_FIRST_SEED", "100000"))
-"""Set it to look at other seeds than last time."""
+FIRST_SEED = first_seed(100_000)
 PLANTED_FIRST = {"view lost": 9, "two in charge": 2, "answer before the copy": 5}
 """Where to begin to look for a bug, so that it does not take long."""
 PLANTED_SEEDS_MAX = 40
@@ -24,16 +21,11 @@ PLANTED_SEEDS_MAX = 40
 @pytest.mark.long
 def test_many_seeds() -> None:
     first = FIRST_SEED + SEEDS
-    failures = list(run_seeds(ControlScenario(), range(first, first + 2_000), lambda outcome: None))
-    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
+    run_fresh(ControlScenario(), range(first, first + 2_000))
 
 
 def test_fresh_seeds() -> None:
-    outcomes: list[Outcome] = []
-    failures = list(run_seeds(ControlScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS), outcomes.append))
-    assert not failures, "\n".join(report_of(outcome) for outcome in failures[:3])
-    # A scenario in which nothing happens finds nothing.
-    means = {name: sum(outcome.counts[name] for outcome in outcomes) / SEEDS for name in outcomes[0].counts}
+    means = means_of(run_usual_and_fresh(ControlScenario(), FIRST_SEED, SEEDS))
     assert means["views"] > 3 and means["adoptions"] > 20 and means["answers"] > 10
     assert means["takeovers"] > 0.1 and means["moved"] > 0.1 and means["spread"] > 0.2 and means["found"] > 0.5
 

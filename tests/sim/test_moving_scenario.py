@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.seeds import find_planted, first_seed, means_of, run_fresh
+from support.seeds import find_planted, first_seed, means_of, run_fresh, run_usual_and_fresh
 
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.onyx.migration import Migration
@@ -22,7 +22,7 @@ PLANTED_SEEDS_MAX = 20
 
 
 def test_fresh_seeds() -> None:
-    outcomes = run_fresh(MovingNetworkScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS))
+    outcomes = run_usual_and_fresh(MovingNetworkScenario(), FIRST_SEED, SEEDS)
     assert means_of(outcomes)["moved"] * SEEDS >= 5  # in one in which nothing moves nothing is found
 
 
@@ -33,7 +33,7 @@ def test_many_seeds() -> None:
 
 
 def test_fresh_seeds_with_replicas() -> None:
-    means = means_of(run_fresh(MovingReplicatedScenario(), range(FIRST_SEED, FIRST_SEED + REPLICATED_SEEDS)))
+    means = means_of(run_usual_and_fresh(MovingReplicatedScenario(), FIRST_SEED, REPLICATED_SEEDS))
     assert means["moved"] > 0.5 and means["terms"] > 2
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.seeds import find_planted, first_seed, means_of, run_fresh
+from support.planted_network_bugs import LatePositions
+from support.seeds import find_planted, first_seed, means_of, run_fresh, run_usual_and_fresh
 
 from treecast.overlay.onyx.network_host import NetworkHost
 from treecast.overlay.replica.member import Member
@@ -14,12 +15,12 @@ pytestmark = pytest.mark.house
 SEEDS = 6
 FIRST_SEED = first_seed(400_000)
 LONG_SEEDS = 1_000
-PLANTED_FIRST = 4
+PLANTED_FIRST, LATE_FIRST = 4, 2
 PLANTED_SEEDS_MAX = 10
 
 
 def test_fresh_seeds() -> None:
-    means = means_of(run_fresh(ReplicatedNetworkScenario(), range(FIRST_SEED, FIRST_SEED + SEEDS)))
+    means = means_of(run_usual_and_fresh(ReplicatedNetworkScenario(), FIRST_SEED, SEEDS))
     assert means["operations"] > 20 and means["received"] > 10 and means["terms"] > 2
 
 
@@ -41,3 +42,10 @@ class _EarlyHost(NetworkHost):
 def test_an_acknowledgement_before_the_backup_has_it_is_found() -> None:
     seeds = range(PLANTED_FIRST, PLANTED_FIRST + PLANTED_SEEDS_MAX)
     find_planted(ReplicatedNetworkScenario(_EarlyHost), seeds, ReplicatedNetworkScenario)
+
+
+def test_a_duplicate_after_a_take_over_is_found() -> None:
+    """A broker that stores documents, and their positions some time later: who takes over gets them again."""
+    seeds = range(LATE_FIRST, LATE_FIRST + PLANTED_SEEDS_MAX)
+    scenario = ReplicatedNetworkScenario(make_broker=LatePositions)
+    assert find_planted(scenario, seeds, ReplicatedNetworkScenario).counts["takeovers"] > 0

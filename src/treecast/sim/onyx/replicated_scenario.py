@@ -29,7 +29,7 @@ from treecast.overlay.replica.member import MemberRow, read_members
 from treecast.overlay.replica.snapshot import KEY_MIN
 from treecast.overlay.replica.space import Space
 from treecast.sim.faults import Crash, Fault, FaultRates, LinkFault, Partition, draw_faults
-from treecast.sim.onyx.network_scenario import NetworkRun, NetworkScenario
+from treecast.sim.onyx.network_scenario import MakeBroker, NetworkRun, NetworkScenario
 from treecast.sim.onyx.network_workload import NetworkWorkload, draw_network
 from treecast.sim.onyx.scripted_registry import REGISTRY
 from treecast.sim.replica.routed_world import RoutedWorld, draw_crash
@@ -49,9 +49,9 @@ class ReplicatedNetworkScenario(NetworkScenario):
 
     name = "network-replicas"
 
-    def __init__(self, make_network_host: MakeHost = NetworkHost) -> None:
-        """Tests that plant a bug make hosts themselves."""
-        super().__init__()
+    def __init__(self, make_network_host: MakeHost = NetworkHost, make_broker: MakeBroker | None = None) -> None:
+        """Tests that plant a bug make hosts or brokers themselves."""
+        super().__init__(make_broker)
         self._make_network_host = make_network_host
 
     def network(self, seed: int) -> NetworkWorkload:
