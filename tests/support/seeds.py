@@ -28,8 +28,8 @@ def run_fresh(scenario: Scenario, seeds: Iterable[int]) -> list[Outcome]:
 
 
 def run_usual_and_fresh(scenario: Scenario, usual: int, count: int) -> list[Outcome]:
-    """So many from `usual` on, whose outcomes are returned, and as many that differ from commit to commit: what few seeds
-    do on average is no reason to fail."""
+    """So many from `usual` on, whose outcomes are returned, and as many that differ from commit to commit: what few
+    seeds do on average is no reason to fail."""
     fresh = fresh_seed(usual)
     if fresh != usual:
         run_fresh(scenario, range(fresh, fresh + count))
