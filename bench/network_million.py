@@ -36,8 +36,6 @@ from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.serve.client import Connection, RefusedError
 
 AT_ONCE = 1_000
-ROOTS = (0, 3, 6)
-"""Places of the brokers that take documents."""
 SECOND_MS = 1_000
 WAIT_SECONDS = 120
 
@@ -49,6 +47,8 @@ class Load:
     subscriptions: int = 1_000_000
     changes: int = 200
     documents: int = 1_280
+    roots: tuple[int, ...] = (0, 3, 6)
+    """Places of the brokers that take documents."""
 
 
 @dataclass
@@ -113,8 +113,8 @@ async def measure(network: Network, load: Load) -> Found:
     each = load.subscriptions // len(network.names)
     population = POPULATIONS["mixed"]
     async with AsyncExitStack() as stack:
-        publishers = [network.connect(network.names[place], f"publisher-{place}") for place in ROOTS]
-        for place, publisher in zip(ROOTS, publishers, strict=True):
+        publishers = [network.connect(network.names[place], f"publisher-{place}") for place in load.roots]
+        for place, publisher in zip(load.roots, publishers, strict=True):
             await stack.enter_async_context(publisher)
             await network.add_source(f"source-{place}", network.names[place], publisher)
         subscribers = [
@@ -125,9 +125,9 @@ async def measure(network: Network, load: Load) -> Found:
             await stack.enter_async_context(subscriber.connection)
         await _subscribe_all(network, subscribers, found)
         print(f"  subscribed in {found.subscribe_s:.1f} s", flush=True)
-        await _change(publishers, subscribers, load.changes, found)
+        await _change(publishers, subscribers, load, found)
         print(f"  {load.changes} changes, the slowest took {max(found.added_ms):.0f} ms", flush=True)
-        await _deliver(publishers, subscribers, population.documents(load.documents, 2), found)
+        await _deliver(publishers, subscribers, population.documents(load.documents, 2), load, found)
     return found
 
 
@@ -143,34 +143,34 @@ async def _subscribe_all(network: Network, subscribers: list[Subscriber], found:
             found.tables[f"{row['root']}, {name} to {row['child']}"] = int(row["table"])
 
 
-async def _change(publishers: list[Connection], subscribers: list[Subscriber], changes: int, found: Found) -> None:
+async def _change(publishers: list[Connection], subscribers: list[Subscriber], load: Load, found: Found) -> None:
     """One subscription at a time, at any broker: added, found by a document of every root, and removed."""
     draw = Random(1)
-    for number in range(changes):
+    for number in range(load.changes):
         subscriber = draw.choice(subscribers)
         id, value = f"new-{number}", f"only-{number}"
         begun = time.monotonic()
         await subscriber.connection.subscribe(id, f'/news/item[@code="{value}"]')
         found.added_ms.append((time.monotonic() - begun) * 1e3)
-        await _reach(publishers, subscriber, id, value)
+        await _reach(dict(zip(load.roots, publishers, strict=True)), subscriber, id, value)
         begun = time.monotonic()
         await subscriber.connection.unsubscribe(id)
         found.removed_ms.append((time.monotonic() - begun) * 1e3)
 
 
-async def _reach(publishers: list[Connection], subscriber: Subscriber, id: str, value: str) -> None:
+async def _reach(publishers: dict[int, Connection], subscriber: Subscriber, id: str, value: str) -> None:
     """A document of each root, published now, is delivered."""
     reading = asyncio.create_task(subscriber.read([id]))
-    bodies = [b'<news n="%d"><item code="%s"/></news>' % (place, value.encode()) for place in ROOTS]
-    for place, publisher, body in zip(ROOTS, publishers, bodies, strict=True):
-        await publisher.publish(f"source-{place}", [body])
-    await subscriber.expect(Counter((id, body) for body in bodies))
+    bodies = {place: b'<news n="%d"><item code="%s"/></news>' % (place, value.encode()) for place in publishers}
+    for place, publisher in publishers.items():
+        await publisher.publish(f"source-{place}", [bodies[place]])
+    await subscriber.expect(Counter((id, body) for body in bodies.values()))
     reading.cancel()
     subscriber.got.clear()
 
 
 async def _deliver(
-    publishers: list[Connection], subscribers: list[Subscriber], documents: list[bytes], found: Found
+    publishers: list[Connection], subscribers: list[Subscriber], documents: list[bytes], load: Load, found: Found
 ) -> None:
     """Each subscription gets what one index says. Only those that get something have a reader."""
     documents = list(dict.fromkeys(documents))
@@ -182,7 +182,7 @@ async def _deliver(
     ]
     begun = time.monotonic()
     parts = [documents[n :: len(publishers)] for n in range(len(publishers))]
-    for place, publisher, part in zip(ROOTS, publishers, parts, strict=True):
+    for place, publisher, part in zip(load.roots, publishers, parts, strict=True):
         for batch in batches(part, FRAME):
             await publisher.publish(f"source-{place}", batch)
     await asyncio.gather(*(s.expect(pairs) for s, pairs in zip(subscribers, expected, strict=True)))
@@ -225,18 +225,23 @@ def tell(report: Report, found: Found, load: Load) -> None:
 def main(arguments: list[str]) -> int:
     options, report = options_of("network_million", __doc__.partition("\n")[0], arguments)
     load = Load(20_000, 40, 320) if options.quick else Load()
-    report.note(f"load {os.getloadavg()[0]:.1f}; {BROKERS} brokers, {len(ROOTS)} of them roots, mutual TLS")
+    report.note(f"load {os.getloadavg()[0]:.1f}; {BROKERS} brokers, {len(Load().roots)} of them roots, mutual TLS")
     report.note(
         f"{load.subscriptions:,} subscriptions, {load.changes} changes one at a time, {load.documents} documents"
     )
     names = [f"b{number}" for number in range(1, BROKERS + 1)]
+    found = run_network(names, load)
+    tell(report, found, load)
+    return finish(options, report)
+
+
+def run_network(names: list[str], load: Load) -> Found:
+    """Start brokers, measure, and end them."""
     broker = BrokerSettings(subscriptions_per_session_max=load.subscriptions)
     with tempfile.TemporaryDirectory() as directory:
         network = Network(Path(directory), names, NetworkSettings(), broker=broker, fan_out_max=4)
         with network.run():
-            found = asyncio.run(measure(network, load))
-    tell(report, found, load)
-    return finish(options, report)
+            return asyncio.run(measure(network, load))
 
 
 if __name__ == "__main__":
