@@ -1,4 +1,4 @@
-"""The benchmarks of networks at tiny size: brokers in processes of their own run to the end, and deliver what they must."""
+"""The benchmarks of networks at tiny size: brokers in processes of their own, which deliver what they must."""
 
 from __future__ import annotations
 
