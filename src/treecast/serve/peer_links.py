@@ -27,6 +27,7 @@ from treecast.serve.address import parse_address
 from treecast.serve.connecting import connect
 from treecast.serve.connection import FrameConnection, steady_ms
 from treecast.serve.settings import RuntimeSettings
+from treecast.serve.transport_error import reason_of
 
 LIVED_MS = 2_000
 """After a connection that lived so long, another one is tried soon."""
@@ -171,7 +172,7 @@ class _PeerLink:
                 await connect(connection, host, port, links._tls)
                 await self._lost.wait()
             except OSError as error:  # and those of TLS
-                self._failed(str(error))
+                self._failed(reason_of(error))
             self._retry.start(steady_ms())
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._retry.due_in_ms(steady_ms()) / 1000):
@@ -226,7 +227,7 @@ class _PeerLink:
             self._retry.reset()
             self._failing_ms = None
         else:
-            self._failed(str(error or "it closes the connection"))
+            self._failed(reason_of(error) if error is not None else "it closes the connection")
         if self._connection is connection:
             self._connection = None
         self._lost.set()

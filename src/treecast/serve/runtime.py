@@ -563,7 +563,7 @@ class Runtime:
         self._by_name[connection.broker, name] = connection
         if self._links is not None:
             self._links.hear_from(name)
-        self._log.info("connection opened", name=name, address=str(connection.info("peername")))
+        self._log.info("connection opened", name=name, address=connection.peer_address)
         return True
 
     def _close(self, connection: FrameConnection, kind: str, reason: TreecastError | str) -> None:
