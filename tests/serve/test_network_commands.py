@@ -144,6 +144,34 @@ def test_a_registry_that_is_not_there_is_logged(tmp_path: Path) -> None:
     assert (line["name"], line["address"], line["reason"]) == ("registry", nobody, "Connection refused")
 
 
+def test_a_registry_with_tls_and_a_broker_without(tmp_path: Path) -> None:
+    authority, ca, own = trustme.CA(), str(tmp_path / "ca.pem"), str(tmp_path / "registry.pem")
+    authority.cert_pem.write_to_path(ca)
+    authority.issue_cert("127.0.0.1", common_name="registry").private_key_and_cert_chain_pem.write_to_path(own)
+    log, tls = tmp_path / "log", ("--tls-cert", own, "--tls-ca", ca)
+    with (
+        running(tmp_path / "other", "registry", "--data", str(tmp_path / "registry"), *tls) as registry,
+        running(log, "broker", "--data", str(tmp_path / "b1"), "--name", "b1", "--registry", registry),
+    ):
+        end = time.monotonic() + WAIT_SECONDS
+        while "both sides use TLS or neither does" not in log.read_text():
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.1)
+
+
+def test_two_brokers_of_one_name_are_told(tmp_path: Path) -> None:
+    log, other = tmp_path / "log", tmp_path / "other"
+    with ExitStack() as stack:
+        registry = stack.enter_context(running(other, "registry", "--data", str(tmp_path / "registry")))
+        for number, its_log in enumerate((log, other)):
+            own = ("--name", "b1", "--data", str(tmp_path / f"b{number}"), "--registry", registry)
+            stack.enter_context(running(its_log, "broker", *own))
+        end = time.monotonic() + WAIT_SECONDS
+        while "give each a name of its own" not in log.read_text():
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.1)
+
+
 def test_of_two_registries_the_one_that_is_there_is_asked_soon(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

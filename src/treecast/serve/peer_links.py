@@ -134,6 +134,7 @@ class _PeerLink:
         self._hurry = asyncio.Event()
         self._retry = Retry(links._random, settings.connect_ms, settings.connect_ms_max)
         self._failing_ms: int | None = None
+        self._is_refused = False
         self._logged_ms: dict[str, int] = {}
         self.task = asyncio.get_running_loop().create_task(self._keep_connected())
 
@@ -206,6 +207,7 @@ class _PeerLink:
 
     def opened(self, connection: FrameConnection) -> None:
         self._connection = connection
+        self._is_refused = False
         if self._failing_ms is None or self._is_news("connected"):
             self._links._log.info("connected to a peer", name=self._name, address=self.address)
         connection.send([packet_of(Hello(self._speaker, to=self._name))])
@@ -218,6 +220,7 @@ class _PeerLink:
         not hear what comes over it."""
         for packet in packets:
             if isinstance(packet.message, Detach) and packet.message.reason:
+                self._is_refused = True
                 self._warn("a peer refuses", packet.message.reason)
             elif self._links._hear is not None:
                 self._links._hear(self._name, packet.message)
@@ -227,7 +230,12 @@ class _PeerLink:
             self._retry.reset()
             self._failing_ms = None
         else:
-            self._failed(reason_of(error) if error is not None else "it closes the connection")
+            self._failed(reason_of(error) if error is not None else self._why_closed())
         if self._connection is connection:
             self._connection = None
         self._lost.set()
+
+    def _why_closed(self) -> str:
+        """What is logged already is not said in other words."""
+        hint = "" if self._is_refused else "\n  hint: check that both sides use TLS or neither does"
+        return f"it closes the connection{hint}"

@@ -557,7 +557,8 @@ class Runtime:
         before = self._by_name.get((connection.broker, name))
         if before is not None:
             # A client that comes back before its old connection is known to be dead.
-            self._close(before, "replaced", f"a newer connection has the name {name!r}")
+            hint = "if two peers have this name, give each a name of its own"
+            self._close(before, "replaced", f"a newer connection has the name {name!r}\n  hint: {hint}")
         connection.name = name
         connection.accept_frames(self._settings.frame_bytes_max)
         self._by_name[connection.broker, name] = connection
