@@ -15,8 +15,8 @@ from treecast.overlay.onyx.registry.settings import Policy
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.storage import StorageError
 from treecast.serve.access.exposure import check_exposure
-from treecast.serve.access.refusals import AccessRefusedError
 from treecast.serve.access.gate import Gate
+from treecast.serve.access.refusals import AccessRefusedError
 from treecast.serve.certificate import Certificate
 from treecast.serve.connection import steady_ms
 from treecast.serve.doors.document_pages import DEFAULT_SOURCE
