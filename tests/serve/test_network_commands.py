@@ -69,6 +69,8 @@ def test_a_network_by_its_commands(tmp_path: Path, capsys: pytest.CaptureFixture
         assert "TC410" in capsys.readouterr().err
         opened = [line for line in log.read_text().splitlines() if '"connection opened"' in line]
         assert opened and all(json.loads(line)["address"].startswith("127.0.0.1:") for line in opened)
+    stopped = [line for line in map(json.loads, log.read_text().splitlines()) if "stops" in line.get("reason", "")]
+    assert stopped and {line["level"] for line in stopped} == {"info"}, "nothing is wrong"
 
 
 def test_what_is_wrong_with_a_source_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,7 +191,7 @@ def test_waiting_for_a_registry_is_said(capsys: pytest.CaptureFixture[str], monk
     assert main(["source", "list", "--registry", nobody]) == 1
     first, *_, hint = capsys.readouterr().err.splitlines()
     assert first == f"treecast: {nobody} does not answer yet; trying for 0.5 s"
-    assert hint == "  hint: check that it runs there, and that both sides use TLS or neither does"
+    assert hint == "  hint: check that a broker or registry runs there, and that both sides use TLS or neither does"
 
 
 def add_when_all_are_there(capsys: pytest.CaptureFixture[str], registry: str, wanted: str) -> str:

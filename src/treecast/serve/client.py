@@ -217,7 +217,7 @@ class Connection:
         elif self._tls is not None and not isinstance(error, ConnectionRefusedError):
             hint = "check the certificates of both sides, and whether the broker uses TLS"
         else:
-            hint = "check that it runs there, and that both sides use TLS or neither does"
+            hint = "check that a broker or registry runs there, and that both sides use TLS or neither does"
         return TransportError(f"no connection to {address}: {reason}", code="TC407", hint=hint)
 
     async def _keep_connected(self) -> None:

@@ -35,6 +35,8 @@ SILENT_MS = 3_000
 """A peer that cannot be reached for so long is logged: one that is only started again is not."""
 REPEAT_MS = 60_000
 """The same is logged again after so long."""
+STOPS = "the broker stops"
+"""What a peer says in the end."""
 REASONS_MAX = 16
 """Of so many reasons it is known when they were logged."""
 
@@ -221,7 +223,10 @@ class _PeerLink:
         for packet in packets:
             if isinstance(packet.message, Detach) and packet.message.reason:
                 self._is_refused = True
-                self._warn("a peer refuses", packet.message.reason)
+                if packet.message.reason == STOPS:
+                    self._links._log.info("a peer stops", name=self._name, reason=STOPS)
+                else:
+                    self._warn("a peer refuses", packet.message.reason)
             elif self._links._hear is not None:
                 self._links._hear(self._name, packet.message)
 

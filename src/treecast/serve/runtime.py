@@ -41,7 +41,7 @@ from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.local_peers import LocalPeer, LocalPeers
 from treecast.serve.metrics import Metrics
 from treecast.serve.peer_life import PeerLife, PeerStore
-from treecast.serve.peer_links import PeerLinks
+from treecast.serve.peer_links import STOPS, PeerLinks
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import certificate_names
 from treecast.serve.transport_error import TransportError
@@ -227,7 +227,7 @@ class Runtime:
             self.metrics.ready.set(0)
             ticker.cancel()
             for connection in list(self._connections):
-                connection.close("the broker stops" if is_last else "the broker starts anew")
+                connection.close(STOPS if is_last else "the broker starts anew")
             self._is_held = False
             await self._close_life(life, is_last)
 
