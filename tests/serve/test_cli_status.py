@@ -76,6 +76,8 @@ def test_one_look(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
     service.subscribe("status/a", "/status-a")
     service.publish("<status-a/>")
     url = f"http://127.0.0.1:{service.port}"
+    assert main(["status", "--network", "--url", url]) == 1
+    assert capsys.readouterr().err == f"treecast: TC430 {url} is one broker, no network\n  hint: leave out --network\n"
     assert main(["status", "--url", url]) == 0  # in a pipe, --once is not needed
     shown = capsys.readouterr().out
     assert "\x1b" not in shown and max(map(len, shown.splitlines())) <= COLUMNS

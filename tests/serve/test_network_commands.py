@@ -68,9 +68,14 @@ def test_a_network_by_its_commands(tmp_path: Path, capsys: pytest.CaptureFixture
         asyncio.run(from_b2_to_b1(addresses))
         assert source(capsys, "remove", "news", "--registry", registry) == ""
         asyncio.run(until_refused(addresses["b2"]))
-        assert source(capsys, "list", "--registry", registry) == ""
+        assert main(["source", "list", "--registry", registry]) == 0
+        assert "no sources" in capsys.readouterr().err
         assert main(["source", "remove", "news", "--registry", registry]) == 1
         assert "TC410" in capsys.readouterr().err
+        opened = [line for line in log.read_text().splitlines() if '"connection opened"' in line]
+        assert opened and all(json.loads(line)["address"].startswith("127.0.0.1:") for line in opened)
+    stopped = [line for line in map(json.loads, log.read_text().splitlines()) if "stops" in line.get("reason", "")]
+    assert stopped and {line["level"] for line in stopped} == {"info"}, "nothing is wrong"
 
 
 def test_what_is_wrong_with_a_source_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +148,55 @@ def test_a_registry_that_is_not_there_is_logged(tmp_path: Path) -> None:
         while '"a peer cannot be reached"' not in log.read_text() and time.monotonic() < end:
             time.sleep(0.1)
     (line,) = [line for line in map(json.loads, log.read_text().splitlines()) if line["level"] == "warning"]
-    assert (line["name"], line["address"]) == ("registry", nobody)
+    assert (line["name"], line["address"], line["reason"]) == ("registry", nobody, "Connection refused")
+
+
+def test_a_registry_with_tls_and_a_broker_without(tmp_path: Path) -> None:
+    authority, ca, own = trustme.CA(), str(tmp_path / "ca.pem"), str(tmp_path / "registry.pem")
+    authority.cert_pem.write_to_path(ca)
+    authority.issue_cert("127.0.0.1", common_name="registry").private_key_and_cert_chain_pem.write_to_path(own)
+    log, tls = tmp_path / "log", ("--tls-cert", own, "--tls-ca", ca)
+    with (
+        running(tmp_path / "other", "registry", "--data", str(tmp_path / "registry"), *tls) as registry,
+        running(log, "broker", "--data", str(tmp_path / "b1"), "--name", "b1", "--registry", registry),
+    ):
+        end = time.monotonic() + WAIT_SECONDS
+        while "both sides use TLS or neither does" not in log.read_text():
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.1)
+
+
+def test_two_brokers_of_one_name_are_told(tmp_path: Path) -> None:
+    log, other = tmp_path / "log", tmp_path / "other"
+    with ExitStack() as stack:
+        registry = stack.enter_context(running(other, "registry", "--data", str(tmp_path / "registry")))
+        for number, its_log in enumerate((log, other)):
+            own = ("--name", "b1", "--data", str(tmp_path / f"b{number}"), "--registry", registry)
+            stack.enter_context(running(its_log, "broker", *own))
+        end = time.monotonic() + WAIT_SECONDS
+        while "give each a name of its own" not in log.read_text():
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.1)
+
+
+def test_of_two_registries_the_one_that_is_there_is_asked_soon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_command, "CONNECT_SECONDS", 30.0)
+    with running(tmp_path / "log", "registry", "--data", str(tmp_path / "registry")) as registry:
+        begun = time.monotonic()
+        assert source(capsys, "list", f"--registry=r1={free_address()}", f"--registry=r2={registry}") == ""
+        assert time.monotonic() - begun < 20
+
+
+def test_waiting_for_a_registry_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_command, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(source_command, "NOTE_SECONDS", 0.1)
+    nobody = free_address()
+    assert main(["source", "list", "--registry", nobody]) == 1
+    first, *_, hint = capsys.readouterr().err.splitlines()
+    assert first == f"treecast: {nobody} does not answer yet; trying for 0.5 s"
+    assert hint == "  hint: check that a broker or registry runs there, and that both sides use TLS or neither does"
 
 
 def add_when_all_are_there(capsys: pytest.CaptureFixture[str], registry: str, wanted: str) -> str:

@@ -107,10 +107,13 @@ def test_old_versions_of_tls_are_refused(tmp_path: Path, ours: Certificates) -> 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path, ours: Certificates) -> None:
     (tmp_path / "text.pem").write_text("no certificate")
+    alice, bob = ours.files("alice").certificate, ours.files("bob").certificate
     for files, why in (
         (TlsFiles(), "needs a certificate"),
         (TlsFiles(certificate=str(tmp_path / "missing.pem")), "missing.pem: there is no such file"),
-        (TlsFiles(certificate=str(tmp_path / "text.pem")), "text.pem"),
+        (TlsFiles(certificate=str(tmp_path / "text.pem")), "text.pem: a certificate or its key is missing there"),
+        (TlsFiles(certificate=alice, key=bob), "the key does not belong to the certificate"),
+        (TlsFiles(certificate=alice, ca=str(tmp_path / "text.pem")), "text.pem: there is no certificate in it"),
     ):
         with pytest.raises(TransportError, match=why) as caught:
             server_context(files)

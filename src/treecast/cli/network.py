@@ -51,17 +51,17 @@ def network_of(effective: Mapping[str, Effective], service: ServiceOptions | Wor
 def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
     """Brokers, and each tree with its links, for people.
 
-    >>> broker = {"name": "b1", "is_up": True, "restarts": 0, "address": "127.0.0.1:1", "subscriptions": 3}
-    >>> link = {"root": "b1", "parent": "b1", "child": "b2", "depth": 1, "documents": 7, "bytes": 90, "table": 2}
-    >>> link |= {"values": 700, "documents_per_second": 0.5, "bytes_per_second": 9.0, "bytes_saved": 30}
+    >>> broker = {"name": "b1", "is_up": True, "restarts": 0, "address": "127.0.0.1:1", "subscriptions": 1}
+    >>> link = {"root": "b1", "parent": "b1", "child": "b2", "depth": 1, "documents": 1, "bytes": 90, "table": 2}
+    >>> link |= {"values": 700, "documents_per_second": 0.5, "bytes_per_second": 9.0, "bytes_saved": 1}
     >>> print("\\n".join(network_lines({"brokers": [broker], "roots": ["b1"], "links": [link]})))
-    b1             up    3 subscriptions, 0 restarts, 127.0.0.1:1
+    b1             up    1 subscription, 0 restarts, 127.0.0.1:1
     tree of b1
-      b1 -> b2: 0.5 documents/s, 9 bytes/s; 7 documents, 90 bytes, 30 bytes saved; a table of 2 queries with 700 values
+      b1 -> b2: 0.5 documents/s, 9 bytes/s; 1 document, 90 bytes, 1 byte saved; a table of 2 queries with 700 values
     """
     for broker in picture["brokers"]:
         state = "up" if broker["is_up"] else "down"
-        counts = f"{broker['subscriptions']:,} subscriptions, {broker['restarts']} restarts"
+        counts = f"{_plural(broker['subscriptions'], 'subscription')}, {_plural(broker['restarts'], 'restart')}"
         if broker.get("replicas"):
             places = f"at {printable(broker['host'])}, backup {printable(broker['backup']) or 'none'}"
             counts += f", {broker['replicas']} ({places})"
@@ -71,7 +71,7 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
         for link in picture["links"]:
             if link["root"] == root:
                 rates = f"{link['documents_per_second']:,g} documents/s, {link['bytes_per_second']:,.0f} bytes/s"
-                totals = f"{link['documents']:,} documents, {link['bytes']:,} bytes"
+                totals = f"{_plural(link['documents'], 'document')}, {_plural(link['bytes'], 'byte')}"
                 ends = f"{'  ' * link['depth']}{printable(link['parent'])} -> {printable(link['child'])}"
                 yield f"{ends}: {rates}; {totals}{_savings(link)}; a table of {_table(link)}"
 
@@ -83,4 +83,8 @@ def _table(link: Mapping[str, Any]) -> str:
 
 def _savings(link: Mapping[str, Any]) -> str:
     """How much smaller documents were, by what was done before the link."""
-    return f", {link['bytes_saved']:,} bytes saved" if link.get("bytes_saved") else ""
+    return f", {_plural(link['bytes_saved'], 'byte')} saved" if link.get("bytes_saved") else ""
+
+
+def _plural(value: int, noun: str) -> str:
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"

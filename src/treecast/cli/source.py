@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +33,10 @@ example:
 
 Action = Callable[[argparse.Namespace, "BlockingConnection"], str]
 CONNECT_SECONDS = 5.0
+TRY_SECONDS = 1.0
+"""Of two registries each is asked for so long at first: one of them may be down."""
+NOTE_SECONDS = 2.0
+"""Whoever waits longer is told for what."""
 ROWS_AT_ONCE = 1_000
 
 
@@ -91,17 +98,36 @@ def _ask(parser: argparse.ArgumentParser, options: argparse.Namespace, action: A
     from treecast.serve.tls import own_name
     from treecast.serve.transport_error import TransportError
 
-    *others, last = read_registries(parser, options.registry).values()
+    addresses = list(read_registries(parser, options.registry).values())
     tls = read_tls(parser, options)
     name = options.name or (own_name(tls.certificate) if tls is not None else "") or unused_name("source-")
-    for address in others:
+
+    def ask(address: str, seconds: float) -> str:
+        with (
+            _note_if_slow(f"{address} does not answer yet; trying for {seconds:g} s"),
+            BlockingConnection(address, name, tls=tls, connect_s=seconds) as connection,
+        ):
+            return action(options, connection)
+
+    *others, last = addresses
+    tries = [(address, TRY_SECONDS) for address in addresses] if others else []
+    for address, seconds in [*tries, *((address, CONNECT_SECONDS) for address in others)]:
         try:
-            with BlockingConnection(address, name, tls=tls, connect_s=CONNECT_SECONDS) as connection:
-                return action(options, connection)
+            return ask(address, seconds)
         except TransportError:
             continue
-    with BlockingConnection(last, name, tls=tls, connect_s=CONNECT_SECONDS) as connection:
-        return action(options, connection)
+    return ask(last, CONNECT_SECONDS)
+
+
+@contextmanager
+def _note_if_slow(text: str) -> Iterator[None]:
+    timer = threading.Timer(NOTE_SECONDS, lambda: print(f"treecast: {printable(text)}", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _add_source(options: argparse.Namespace, connection: BlockingConnection) -> str:
@@ -131,6 +157,8 @@ def _list(options: argparse.Namespace, connection: BlockingConnection) -> str:
         if "root" not in some[0]:
             raise _no_registry("a broker")
         rows += some
+    if not rows:
+        print("treecast: the network has no sources", file=sys.stderr)
     if options.format == "json":
         return "".join(json.dumps({"source": row.pop("key"), **row}) + "\n" for row in rows)
     return "".join(

@@ -65,7 +65,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     settings = HttpClientSettings(connect_ms=3_000, answer_ms=10_000)
     with client_maker(parser, options, lambda _: None, settings)() as client:
         if options.network:
-            picture = client.ask("GET", "/v1/network").json
+            picture = _network(client)
             print(json.dumps(picture) if options.json else "\n".join(network_lines(picture)))
             return 0
         status = _look(client)
@@ -86,6 +86,18 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         with _full_screen():
             _watch(client, screen, status)
     return 0
+
+
+def _network(client: HttpClient) -> Any:
+    """Raises TreecastError."""
+    try:
+        return client.ask("GET", "/v1/network").json
+    except TreecastError as error:
+        if error.code != "TC430":  # there is no such page
+            raise
+        hint = "leave out --network"
+        message = f"TC430 {client.url} is one broker, no network\n  hint: {hint}"
+        raise TreecastError(message, code=error.code, hint=hint) from None
 
 
 def _network_note(client: HttpClient) -> str:

@@ -18,7 +18,6 @@ What was asked for is done even if its caller does not wait for the answer: canc
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -60,7 +59,7 @@ from treecast.serve.connecting import connect
 from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import TlsFiles, client_context
-from treecast.serve.transport_error import TransportError
+from treecast.serve.transport_error import TransportError, reason_of
 
 BROKER = "broker"  # whatever its name is, there is one
 SETTINGS = ClientSettings(request_ms=10_000, request_ms_max=60_000)
@@ -211,15 +210,14 @@ class Connection:
     def _no_connection(self) -> TransportError:
         address = format_address(self._host, self._port)
         error = self._error
-        reason, _, hint = str(error or "it does not answer").partition("\n  hint: ")
-        if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
-            reason = os.strerror(error.errno)
+        said = reason_of(error) if error is not None else "it does not answer"
+        reason, _, hint = said.partition("\n  hint: ")
         if hint:
             pass  # the other side has said what helps
         elif self._tls is not None and not isinstance(error, ConnectionRefusedError):
             hint = "check the certificates of both sides, and whether the broker uses TLS"
         else:
-            hint = "is the broker running there, and do both sides use TLS or neither?"
+            hint = "check that a broker or registry runs there, and that both sides use TLS or neither does"
         return TransportError(f"no connection to {address}: {reason}", code="TC407", hint=hint)
 
     async def _keep_connected(self) -> None:

@@ -16,6 +16,7 @@ from treecast.errors import TreecastError
 from treecast.overlay.frames import FrameDecoder, FrameError, encode, encode_each, recycle
 from treecast.overlay.messages import Detach
 from treecast.overlay.packets import Packet, packet_of
+from treecast.serve.address import format_address
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls_transport import TlsTransport
 
@@ -135,6 +136,12 @@ class FrameConnection(asyncio.BufferedProtocol):
     def info(self, name: str) -> Any:
         """What asyncio knows: "peername", "peercert"."""
         return self._transport.get_extra_info(name) if self._transport else None
+
+    @property
+    def peer_address(self) -> str:
+        """Where the other side is; empty if nobody knows any more."""
+        peer = self.info("peername")
+        return format_address(*peer[:2]) if isinstance(peer, tuple) else str(peer or "")
 
     def send(self, packets: Iterable[Packet]) -> int:
         """Send these; returns how many bytes. All or some are dropped if the other side does not read (`can_send`)."""

@@ -27,6 +27,7 @@ from treecast.serve.address import parse_address
 from treecast.serve.connecting import connect
 from treecast.serve.connection import FrameConnection, steady_ms
 from treecast.serve.settings import RuntimeSettings
+from treecast.serve.transport_error import reason_of
 
 LIVED_MS = 2_000
 """After a connection that lived so long, another one is tried soon."""
@@ -34,6 +35,8 @@ SILENT_MS = 3_000
 """A peer that cannot be reached for so long is logged: one that is only started again is not."""
 REPEAT_MS = 60_000
 """The same is logged again after so long."""
+STOPS = "the broker stops"
+"""What a peer says in the end."""
 REASONS_MAX = 16
 """Of so many reasons it is known when they were logged."""
 
@@ -133,6 +136,7 @@ class _PeerLink:
         self._hurry = asyncio.Event()
         self._retry = Retry(links._random, settings.connect_ms, settings.connect_ms_max)
         self._failing_ms: int | None = None
+        self._is_refused = False
         self._logged_ms: dict[str, int] = {}
         self.task = asyncio.get_running_loop().create_task(self._keep_connected())
 
@@ -171,7 +175,7 @@ class _PeerLink:
                 await connect(connection, host, port, links._tls)
                 await self._lost.wait()
             except OSError as error:  # and those of TLS
-                self._failed(str(error))
+                self._failed(reason_of(error))
             self._retry.start(steady_ms())
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._retry.due_in_ms(steady_ms()) / 1000):
@@ -205,6 +209,7 @@ class _PeerLink:
 
     def opened(self, connection: FrameConnection) -> None:
         self._connection = connection
+        self._is_refused = False
         if self._failing_ms is None or self._is_news("connected"):
             self._links._log.info("connected to a peer", name=self._name, address=self.address)
         connection.send([packet_of(Hello(self._speaker, to=self._name))])
@@ -217,7 +222,11 @@ class _PeerLink:
         not hear what comes over it."""
         for packet in packets:
             if isinstance(packet.message, Detach) and packet.message.reason:
-                self._warn("a peer refuses", packet.message.reason)
+                self._is_refused = True
+                if packet.message.reason == STOPS:
+                    self._links._log.info("a peer stops", name=self._name, reason=STOPS)
+                else:
+                    self._warn("a peer refuses", packet.message.reason)
             elif self._links._hear is not None:
                 self._links._hear(self._name, packet.message)
 
@@ -226,7 +235,12 @@ class _PeerLink:
             self._retry.reset()
             self._failing_ms = None
         else:
-            self._failed(str(error or "it closes the connection"))
+            self._failed(reason_of(error) if error is not None else self._why_closed())
         if self._connection is connection:
             self._connection = None
         self._lost.set()
+
+    def _why_closed(self) -> str:
+        """What is logged already is not said in other words."""
+        hint = "" if self._is_refused else "\n  hint: check that both sides use TLS or neither does"
+        return f"it closes the connection{hint}"

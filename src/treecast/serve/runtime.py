@@ -41,7 +41,7 @@ from treecast.serve.connection import FrameConnection, now_ms, steady_ms
 from treecast.serve.local_peers import LocalPeer, LocalPeers
 from treecast.serve.metrics import Metrics
 from treecast.serve.peer_life import PeerLife, PeerStore
-from treecast.serve.peer_links import PeerLinks
+from treecast.serve.peer_links import STOPS, PeerLinks
 from treecast.serve.settings import RuntimeSettings
 from treecast.serve.tls import certificate_names
 from treecast.serve.transport_error import TransportError
@@ -227,7 +227,7 @@ class Runtime:
             self.metrics.ready.set(0)
             ticker.cancel()
             for connection in list(self._connections):
-                connection.close("the broker stops" if is_last else "the broker starts anew")
+                connection.close(STOPS if is_last else "the broker starts anew")
             self._is_held = False
             await self._close_life(life, is_last)
 
@@ -557,13 +557,14 @@ class Runtime:
         before = self._by_name.get((connection.broker, name))
         if before is not None:
             # A client that comes back before its old connection is known to be dead.
-            self._close(before, "replaced", f"a newer connection has the name {name!r}")
+            hint = "if two peers have this name, give each a name of its own"
+            self._close(before, "replaced", f"a newer connection has the name {name!r}\n  hint: {hint}")
         connection.name = name
         connection.accept_frames(self._settings.frame_bytes_max)
         self._by_name[connection.broker, name] = connection
         if self._links is not None:
             self._links.hear_from(name)
-        self._log.info("connection opened", name=name, address=str(connection.info("peername")))
+        self._log.info("connection opened", name=name, address=connection.peer_address)
         return True
 
     def _close(self, connection: FrameConnection, kind: str, reason: TreecastError | str) -> None:

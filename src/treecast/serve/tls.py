@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from treecast.serve.transport_error import TransportError
+from treecast.serve.transport_error import TransportError, reason_of
 
 
 class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,18 +59,32 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
 
 def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    try:
-        if files.certificate:
+    names = [name for name in (files.certificate, files.key, files.ca) if name]
+    if missing := [name for name in names if not Path(name).is_file()]:
+        raise _unusable(missing, "there is no such file")
+    if files.certificate:
+        own = [name for name in (files.certificate, files.key) if name]
+        try:
             context.load_cert_chain(files.certificate, files.key or None)
-        if files.ca:
+        except (OSError, ssl.SSLError) as error:  # SSLError is an OSError, but names no file
+            raise _unusable(own, _reason(error, "a certificate or its key is missing there")) from None
+    if files.ca:
+        try:
             context.load_verify_locations(files.ca)
-    except (OSError, ssl.SSLError) as error:  # SSLError is an OSError, but names no file
-        missing = [name for name in (files.certificate, files.key, files.ca) if name and not Path(name).is_file()]
-        names = ", ".join(missing) or ", ".join(name for name in (files.certificate, files.key, files.ca) if name)
-        what = "there is no such file" if missing else str(error)
-        raise TransportError(
-            f"TLS cannot be used with {names}: {what}", code="TC409", hint="PEM files are wanted: certificate, key, CA"
-        ) from None
+        except (OSError, ssl.SSLError) as error:
+            raise _unusable([files.ca], _reason(error, "there is no certificate in it")) from None
+
+
+def _reason(error: OSError, otherwise: str) -> str:
+    """OpenSSL's own words are for those who know it."""
+    if not isinstance(error, ssl.SSLError):
+        return reason_of(error)
+    return "the key does not belong to the certificate" if error.reason == "KEY_VALUES_MISMATCH" else otherwise
+
+
+def _unusable(names: list[str], what: str) -> TransportError:
+    hint = "PEM files are wanted: certificate, key, CA"
+    return TransportError(f"TLS cannot be used with {', '.join(names)}: {what}", code="TC409", hint=hint)
 
 
 def certificate_names(certificate: dict[str, Any] | None) -> list[str]:

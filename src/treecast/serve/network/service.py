@@ -14,8 +14,9 @@ from treecast.overlay.onyx.membership import MembershipSettings
 from treecast.overlay.onyx.registry.settings import Policy
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.overlay.storage import StorageError
-from treecast.serve.access.exposure import check_exposure, check_peer_exposure
+from treecast.serve.access.exposure import check_exposure
 from treecast.serve.access.gate import Gate
+from treecast.serve.access.refusals import AccessRefusedError
 from treecast.serve.certificate import Certificate
 from treecast.serve.connection import steady_ms
 from treecast.serve.doors.document_pages import DEFAULT_SOURCE
@@ -69,8 +70,12 @@ async def serve_network(
     if not options.open:
         has_tokens = not gate.is_open
         check_exposure(options.listen, None, has_tokens=has_tokens, has_peer_certificates=False)
-        # Its brokers talk to each other on loopback, without certificates.
-        check_peer_exposure(LOOPBACK, has_tokens=has_tokens, advice="run one broker: leave out --brokers")
+        if has_tokens:
+            raise AccessRefusedError(
+                "tokens do not protect a network: its brokers talk to each other on this machine without certificates",
+                code="TC608",
+                hint="run one broker (leave out --brokers), or let everybody on this machine in with --open",
+            )
     certificate = Certificate(options.tls, log) if options.tls is not None else None
     supervisor = make_supervisor(options, log)
     stopped = handle_signals(gate, certificate)
