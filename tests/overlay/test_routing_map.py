@@ -196,6 +196,8 @@ def test_equal_subscriptions_have_equal_queries() -> None:
         b"\x92\x91\xa2/a\x91\x91\x91\xff",  # less than 0
         b"\x92\x91\xa2ab\x91\x91\x91\x00",  # no step
         b"\x92\x91\xa2/a\x91\x91\x90",  # an empty path
+        b"\x92\x91\xa2/\xff\x91\x91\x91\x00",  # no UTF-8
+        b"\x92\x92\xa2/a\xa1/\x91\x91\x93\x00\x01\x00",  # a step without a name: /a//a as /a, /, /a
     ],
 )
 def test_what_cannot_be_decoded(data: bytes) -> None:

@@ -113,7 +113,7 @@ class RoutingQuery(msgspec.Struct, frozen=True):
             wire = _DECODER.decode(data)
             conjunctions = [_conjunction(row, wire.tokens) for row in wire.conjunctions]
             sets = [(_conjunction(row, wire.tokens), tuple(values)) for row, values in wire.sets]
-        except (msgspec.MsgspecError, IndexError):
+        except (msgspec.MsgspecError, ValueError, IndexError):  # ValueError: a token that is no UTF-8
             raise PeerError("a routing query cannot be decoded", code="TC404") from None
         if not all(is_well_formed(conjunction) for conjunction in conjunctions):
             raise PeerError("a routing query holds something that is not a path", code="TC404")
@@ -211,9 +211,10 @@ def has_hole(conjunction: Conjunction) -> bool:
 
 
 def is_well_formed(conjunction: Conjunction) -> bool:
-    """Whether its paths are not empty and begin with a step; what the tokens say is for the parser of queries."""
+    """Whether its paths are not empty and begin with a step, and steps have names; what else the tokens say is for the
+    parser of queries."""
     for path in conjunction:
-        if not path or any(not token for token in path):
+        if not path or not all(token.strip("/") for token in path):
             return False
         if path[0][0] == PATTERN:
             if len(path) > 1 or len(path[0]) < 2:
