@@ -206,6 +206,30 @@ def test_what_cannot_be_decoded(data: bytes) -> None:
     assert caught.value.code == "TC404"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("/a", "/", "/b"),
+        ("/a", "//"),
+        ("/a", "[b[c", "[d]]]"),
+        ("/a", '[@x="', '[1"]'),
+        ("/a|", "/b"),
+        ("/a/b",),
+        ("/.",),
+        ("/a[b]/c",),
+        ("/\x01u", "[\x02a]"),
+        ("/\x01u\x02",),
+        ("//@x", "/a"),
+        ("/a", "//text()", "//b"),
+    ],
+)
+def test_tokens_that_only_together_are_a_query_cannot_be_decoded(path: tuple[str, ...]) -> None:
+    """A generalisation that leaves some of them out would be none."""
+    with pytest.raises(PeerError, match="not a path") as caught:
+        RoutingQuery.decode(RoutingQuery.of([(path,)]).encode())
+    assert caught.value.code == "TC404"
+
+
 def test_true_and_nothing_travel() -> None:
     for query in (RoutingQuery(), RoutingQuery.of([TRUE])):
         assert RoutingQuery.decode(query.encode()) == query
