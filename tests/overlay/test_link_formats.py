@@ -301,7 +301,7 @@ def test_a_codec_has_one_name() -> None:
     name = f"{formats.dictionary.fingerprint:08x}"
     assert formats.codec(f"dictionary:{name}") is formats.codec(f"dictionary:{name}")
     for other in (*(f"dictionary:{more}{name}" for more in ("0x", "0", " ")), "text:1", "binary:", "binary:2"):
-        with pytest.raises(PeerError, match="TC48[67]"):
+        with pytest.raises(PeerError, match=r"TC48[67]"):
             formats.codec(other)
 
 

@@ -248,8 +248,9 @@ class LinkFormats:
             dictionary = parse_format(form).form == _DICTIONARY
             if dictionary and (known is None or fingerprint != f"{known.fingerprint:08x}"):
                 raise PeerError(f"TC487 there is no dictionary {fingerprint[:40]!r} here", code="TC487")
-            # One name for each codec: those that anybody sends are not kept in any number.
-            if (mark and not dictionary) or form not in (TEXT, *self._settings.link_reads, *self._settings.link_formats, *self._plain_formats):
+            forms = (TEXT, *self._settings.link_reads, *self._settings.link_formats, *self._plain_formats)
+            # A codec has one name: those that others think up are not kept.
+            if (mark and not dictionary) or form not in forms:
                 raise PeerError(f"TC486 documents in the format {name[:40]!r} are not read here", code="TC486")
             codec = self._codecs[name] = Codec(form, dictionary=known if dictionary else None, limits=self._limits)
         return codec
