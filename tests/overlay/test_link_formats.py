@@ -293,6 +293,18 @@ def test_dictionaries_are_bounded_and_older_ones_forgotten() -> None:
         newer.read([sent])
 
 
+def test_a_codec_has_one_name() -> None:
+    """Others could be sent in any number, and each would be remembered."""
+    formats = LinkFormats(NetworkSettings(link_formats=("dictionary",), dictionary_documents=2))
+    formats.learn([Arrival(Parcel(n, "s", "", 0, "text", NEWS), read(NEWS)) for n in range(1, 3)], root_life=5)
+    assert formats.dictionary is not None
+    name = f"{formats.dictionary.fingerprint:08x}"
+    assert formats.codec(f"dictionary:{name}") is formats.codec(f"dictionary:{name}")
+    for other in (*(f"dictionary:{more}{name}" for more in ("0x", "0", " ")), "text:1", "binary:", "binary:2"):
+        with pytest.raises(PeerError, match=r"TC48[67]"):
+            formats.codec(other)
+
+
 # --- what cannot be read ---------------------------------------------------------------------------------------------
 
 

@@ -196,11 +196,37 @@ def test_equal_subscriptions_have_equal_queries() -> None:
         b"\x92\x91\xa2/a\x91\x91\x91\xff",  # less than 0
         b"\x92\x91\xa2ab\x91\x91\x91\x00",  # no step
         b"\x92\x91\xa2/a\x91\x91\x90",  # an empty path
+        b"\x92\x91\xa2/\xff\x91\x91\x91\x00",  # no UTF-8
+        b"\x92\x92\xa2/a\xa1/\x91\x91\x93\x00\x01\x00",  # a step without a name: /a//a as /a, /, /a
     ],
 )
 def test_what_cannot_be_decoded(data: bytes) -> None:
     with pytest.raises(PeerError) as caught:
         RoutingQuery.decode(data)
+    assert caught.value.code == "TC404"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("/a", "/", "/b"),
+        ("/a", "//"),
+        ("/a", "[b[c", "[d]]]"),
+        ("/a", '[@x="', '[1"]'),
+        ("/a|", "/b"),
+        ("/a/b",),
+        ("/.",),
+        ("/a[b]/c",),
+        ("/\x01u", "[\x02a]"),
+        ("/\x01u\x02",),
+        ("//@x", "/a"),
+        ("/a", "//text()", "//b"),
+    ],
+)
+def test_tokens_that_only_together_are_a_query_cannot_be_decoded(path: tuple[str, ...]) -> None:
+    """A generalisation that leaves some of them out would be none."""
+    with pytest.raises(PeerError, match="not a path") as caught:
+        RoutingQuery.decode(RoutingQuery.of([(path,)]).encode())
     assert caught.value.code == "TC404"
 
 

@@ -195,6 +195,19 @@ def test_what_became_a_set_comes_back() -> None:
     assert summary.query() == RoutingQuery.of(rows[:3])
 
 
+def test_a_form_that_comes_back_with_what_is_in_it_counts_once() -> None:
+    """Its values were counted twice, until nothing was left that could be dropped for them."""
+    form: Conjunction = (("/a", "/b", "[#@x]"),)
+    summary = Summary(RoutingSettings(entries_max=6, set_values_min=3, values_max=60), seed=1)
+    summary.update(conjunctions(f'/a/b[@x="{number}"]' for number in range(40)))
+    summary.update([form], (), [(form, (value_hashes(["z"]),), (b"",))])
+    for turn in range(4):
+        summary.update(conjunctions(["/a/b"]))
+        summary.update(conjunctions([f'/a/b[@x="new{turn}"]']))
+        summary.update((), conjunctions(["/a/b"]))
+        assert summary.query().conjunctions == (form,) and summary.query().values == 42 + turn
+
+
 def test_beyond_the_budget_of_values_the_largest_set_lets_any_value_through() -> None:
     summary = Summary(RoutingSettings(entries_max=20, set_values_min=3, values_max=120))
     summary.update(conjunctions(f'/news/item[@code="x{n}"]' for n in range(90)))

@@ -318,11 +318,18 @@ def test_removed_but_never_added() -> None:
     assert str(table.aggregate()) == str(table.collect("b")) == "/a"
 
 
-def test_what_is_no_query_changes_nothing() -> None:
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (("/a", "[@x=]"),),
+        (("/a", "[@x=]"), ("?/a",)),  # what an index would not see, since a pattern says all of it
+        (("/a",), ("/a\x03",)),  # or a document has one root element
+    ],
+)
+def test_what_is_no_query_changes_nothing(bad: Conjunction) -> None:
     table = RoutingTable()
-    bad = RoutingQuery.of([(("/a", "[@x=]"),), (("/b",),)])
     with pytest.raises(PeerError) as caught:
-        table.update("b", bad)
+        table.update("b", RoutingQuery.of([bad, (("/b",),)]))
     assert caught.value.code == "TC404"
     assert (len(table), table.targets, table.route([b"<b/>"])) == (0, (), [()])
 

@@ -78,7 +78,7 @@ def decode_package(data: bytes) -> Package:
     """Raises PeerError (TC492)."""
     try:
         return _packages.decode(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError):  # ValueError: a text that is no UTF-8
         raise refusal("TC492", "this is not a package of a view", "it was altered on its way") from None
 
 

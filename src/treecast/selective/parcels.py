@@ -254,7 +254,7 @@ def decode(data: bytes, kind: type[Kind]) -> Kind:
     """Raises PeerError (TC492)."""
     try:
         return msgspec.msgpack.decode(data, type=kind)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError):  # ValueError: a text that is no UTF-8
         raise alteration_error() from None
 
 

@@ -100,7 +100,7 @@ class Publisher:
         """Go on from what was saved, with the same secret, signer and policies. Raises SnapshotError (TC510)."""
         try:
             state = msgspec.msgpack.decode(data, type=SavedPublisher)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, ValueError) as error:  # ValueError: a text that is no UTF-8
             raise SnapshotError(f"TC510 this is not the saved state of a publisher: {error}", code="TC510") from None
         self.document = LabelledDocument.read(state.document)
         for group, view in state.views.items():

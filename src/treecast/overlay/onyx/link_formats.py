@@ -243,12 +243,14 @@ class LinkFormats:
         """For a name as it travels. Raises PeerError where it is not known, or not read here."""
         codec = self._codecs.get(name)
         if codec is None:
-            form, _, fingerprint = name.partition(":")
+            form, mark, fingerprint = name.partition(":")
             known = self._known.get(_number(fingerprint)) if fingerprint else None
             dictionary = parse_format(form).form == _DICTIONARY
-            if dictionary and known is None:
+            if dictionary and (known is None or fingerprint != f"{known.fingerprint:08x}"):
                 raise PeerError(f"TC487 there is no dictionary {fingerprint[:40]!r} here", code="TC487")
-            if form not in (TEXT, *self._settings.link_reads, *self._settings.link_formats, *self._plain_formats):
+            forms = (TEXT, *self._settings.link_reads, *self._settings.link_formats, *self._plain_formats)
+            # A codec has one name: those that others think up are not kept.
+            if (mark and not dictionary) or form not in forms:
                 raise PeerError(f"TC486 documents in the format {name[:40]!r} are not read here", code="TC486")
             codec = self._codecs[name] = Codec(form, dictionary=known if dictionary else None, limits=self._limits)
         return codec

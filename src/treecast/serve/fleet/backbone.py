@@ -156,7 +156,7 @@ class Backbone:
         message = await self.request(f"$JS.API.{what}", data, retries=retries)
         try:
             answer: dict[str, Any] = msgspec.json.decode(message.data)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError):  # ValueError: a text that is no UTF-8
             answer = {"error": {"description": "JetStream is not enabled, or not ready"}}
         return answer
 

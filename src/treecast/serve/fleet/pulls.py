@@ -254,7 +254,7 @@ class FleetPulls:
     async def _on_settle_request(self, message: Msg) -> None:
         try:
             question = msgspec.msgpack.decode(message.data, type=Settle)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError):  # ValueError: a text that is no UTF-8
             return
         settled_ids = await self._settle_own(question.subscription, question.deliveries, question.is_failed)
         if settled_ids and message.reply:

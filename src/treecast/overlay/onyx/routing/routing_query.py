@@ -50,6 +50,11 @@ ValueRow: TypeAlias = tuple[Conjunction, tuple[bytes, ...]]
 
 _HOLE_TOKEN = re.compile(rf"\[#(\.|@(?:{URI}[^{LOCAL}]*{LOCAL})?[^=!<>()\[\]*, ]+)\]")
 _NAMESPACE = re.compile(f"{URI}([^{LOCAL}]*){LOCAL}")
+_NAMED = re.compile(f"{URI}[^{URI}{LOCAL}]*{LOCAL}(?=[^{URI}{LOCAL}])")
+_LITERAL = re.compile(r"""\"[^"]*"|'[^']*'""")
+_NAME = r"""[^][\s/()|=<>!,:@'".][^][\s/()|=<>!,:@'"]*"""
+_STEP = re.compile(rf"//?{_NAME}|//@{_NAME}|//text\(\)")
+_PLAIN_TEST = re.compile(rf"""\[[^][{URI}{LOCAL}'"]*("[^"{URI}{LOCAL}]*")?\]""")
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -113,9 +118,10 @@ class RoutingQuery(msgspec.Struct, frozen=True):
             wire = _DECODER.decode(data)
             conjunctions = [_conjunction(row, wire.tokens) for row in wire.conjunctions]
             sets = [(_conjunction(row, wire.tokens), tuple(values)) for row, values in wire.sets]
-        except (msgspec.MsgspecError, IndexError):
+        except (msgspec.MsgspecError, ValueError, IndexError):  # ValueError: a token that is no UTF-8
             raise PeerError("a routing query cannot be decoded", code="TC404") from None
-        if not all(is_well_formed(conjunction) for conjunction in conjunctions):
+        is_right = all(map(is_whole, wire.tokens)) and all(map(is_well_formed, conjunctions))
+        if not is_right or any(map(goes_on, (*conjunctions, *dict(sets)) if any(map(_is_leaf, wire.tokens)) else ())):
             raise PeerError("a routing query holds something that is not a path", code="TC404")
         if not all(_is_value_row(form, values) for form, values in sets):
             raise PeerError("a routing query holds something that is not a set of values", code="TC404")
@@ -225,6 +231,39 @@ def is_well_formed(conjunction: Conjunction) -> bool:
     return True
 
 
+def goes_on(conjunction: Conjunction) -> bool:
+    """Whether something is to be below an attribute or a text."""
+    for path in conjunction:
+        *above, _ = [token for token in path if token[0] == "/"] or [""]
+        if any(map(_is_leaf, above)):
+            return True
+    return False
+
+
+def _is_leaf(token: str) -> bool:
+    return token == "//text()" or token[:3] == "//@"
+
+
+def is_whole(token: str) -> bool:
+    """Whether a token is a step of those that `map` writes, a test, or a tree pattern: others may be a query where they
+    stand one after the other, and none once some of them are left out.
+
+    >>> [is_whole(token) for token in ("/a", "//@\x01u\x02b", "/*[local-name()='c']", '[@x="]"]', "/", "[b[c", "/a|")]
+    [True, True, True, True, False, False, False]
+    """
+    if _PLAIN_TEST.fullmatch(token) or token.startswith(PATTERN):
+        return True
+    bare = _LITERAL.sub("", _NAMED.sub("", token))
+    step, _, tests = bare.partition("[")
+    depth = 1 if len(step) < len(bare) else 0
+    for place, mark in enumerate(tests, 1):
+        depth += (mark == "[") - (mark == "]")
+        if not depth and place < len(tests) and tests[place] != "[":
+            return False
+    is_marked = any(mark in bare for mark in (URI, LOCAL, '"', "'"))
+    return not depth and not is_marked and bool(bare) and (not step or _STEP.fullmatch(step) is not None)
+
+
 def describe(conjunction: Conjunction) -> str:
     """A conjunction for people."""
     text = " and ".join("".join(path).removeprefix(PATTERN) for path in conjunction) or "true"
@@ -281,6 +320,21 @@ def _one_pattern(conjunction: Conjunction) -> str:
 def root_of(conjunction: Conjunction) -> str:
     """The step to the root element that all paths together ask for; `/*` where they ask for none."""
     return next((path[0] for path in conjunction if not path[0].startswith("//") and path[0] != "/*"), "/*")
+
+
+def left_out(conjunction: Conjunction) -> list[Path]:
+    """The paths that `write_query` leaves out, all of them or their first step: it is said by a tree pattern, or the
+    root element is to have another name as well.
+
+    >>> left_out((("/a", "/b"), ("/b", "/c"), ("//d",)))
+    [('/b', '/c')]
+    """
+    if len(conjunction) < 2:
+        return []
+    if pattern_of(conjunction) is not None:
+        return [path for path in conjunction if path[0][0] != PATTERN]
+    root = root_of(conjunction)
+    return [path for path in conjunction if path[0] not in (root, "/*") and not path[0].startswith("//")]
 
 
 def _tests_of_first(path: Path) -> int:

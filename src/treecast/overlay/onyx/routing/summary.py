@@ -377,9 +377,10 @@ class Summary:
                 rest.append(conjunction)
             else:
                 found.setdefault(row[0], []).append((conjunction, row[1]))
-        fresh = [form for form in found if form not in self]
-        self._set_rules |= dict.fromkeys(fresh)
-        self._enter_rounds(fresh)
+        fresh = dict.fromkeys(form for form in found if form not in self)
+        self._set_rules |= fresh
+        self._enter_rounds(list(fresh))
+        rest = [each for each in rest if each not in fresh]  # a form that somebody below has came with what is in it
         for form, rows in found.items():
             if form not in self._visible:  # something covers it, and so them
                 rest += [conjunction for conjunction, _ in rows]

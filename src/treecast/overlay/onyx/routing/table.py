@@ -47,6 +47,7 @@ from treecast.overlay.onyx.routing.routing_query import (
     ValueRow,
     has_hole,
     holes_of,
+    left_out,
     without_holes,
     write_query,
 )
@@ -54,6 +55,7 @@ from treecast.overlay.onyx.routing.sample import Later, Sample
 from treecast.overlay.onyx.routing.settings import RoutingSettings
 from treecast.overlay.onyx.routing.summary import Summary
 from treecast.overlay.onyx.routing.value_sets import path_of, places_of
+from treecast.query import parse
 
 LOCAL = ""
 """The target that stands for a broker's own subscriptions: no broker has an empty name."""
@@ -457,6 +459,9 @@ class RoutingTable:
         fresh = [each for each in dict.fromkeys(conjunctions) if each not in self._numbers and each != TRUE]
         rows: list[Subscription] = []
         for conjunction in fresh:
+            for path in left_out(conjunction):
+                text, namespaces = write_query((path,))
+                parse(text, namespaces=namespaces)
             rows.append(Subscription(str(self._next + len(rows)), *write_query(conjunction)))
         self._index.add_many(rows)
         self._next += len(rows)
