@@ -15,6 +15,7 @@ from treecast.overlay.messages import (
     PlaceSubscription,
     RegisterSource,
     RegisterSubscriber,
+    RemovePlace,
     RemoveSource,
     Request,
 )
@@ -423,3 +424,18 @@ def test_drawn_histories(seed: int) -> None:
     assert len(set(numbers)) == len(numbers)
     for name in "abc":
         assert {s: e.root for s, e in network.member(name).membership.catalog.items()} == roots
+
+
+def test_queries_that_an_older_disk_has_go_on_deciding() -> None:
+    network = Network(policy="content")
+    command = PlaceSubscription("q", query="/a[b=1]")
+    host = network.ask(command).places[0].broker
+    network.host(host, "q")
+    older = network.copy_disk(REGISTRY)
+    network.ask(RegisterSource("news"))
+    network.run(1_000)
+    network.put_back(REGISTRY, older)
+    network.run(4_000)
+    assert [event for event in network.events[REGISTRY] if isinstance(event, Relearnt)]
+    assert [place.broker for place in network.ask(command).places] == [host]
+    assert not network.ask(RemovePlace("q")).refusals and not network.ask(command).refusals

@@ -132,12 +132,13 @@ class Hosts:
         return row
 
     def restore(self, id: str, host: str, number: int, turn: Turn) -> None:
-        """A broker says that it hosts this subscription. Where it was placed, and for which query, is not known."""
-        known = self.row(id)
-        if known is not None:
-            self._held[known.host].pop(id, None)
+        """A broker says that it hosts this subscription. If it is not known here, nor is for where, and for which query
+        it was placed."""
+        known = self.row(id) or PlacedRow(number, host, (0.0, 0.0), "", {})
+        self._held.get(known.host, {}).pop(id, None)
+        self._moves.pop(id, None)
         self._held.setdefault(host, {})[id] = None
-        turn.put(PLACED, id, PlacedRow(number, host, (0.0, 0.0), "", {}))
+        turn.put(PLACED, id, msgspec.structs.replace(known, number=number, host=host))
 
     def _homes(self, brokers: Mapping[str, BrokerInfo]) -> list[str]:
         """The broker of each partition; the last answer is kept, as brokers seldom come and go."""
