@@ -439,3 +439,25 @@ def test_queries_that_an_older_disk_has_go_on_deciding() -> None:
     assert [event for event in network.events[REGISTRY] if isinstance(event, Relearnt)]
     assert [place.broker for place in network.ask(command).places] == [host]
     assert not network.ask(RemovePlace("q")).refusals and not network.ask(command).refusals
+
+
+def test_places_that_only_an_older_disk_knows() -> None:
+    """Since then one subscription was removed, and another one was placed anew, elsewhere."""
+    network = settled()
+    older = network.copy_disk(REGISTRY)
+    for id, host in (("qa", "a"), ("qb", "b")):
+        network.ask(RemovePlace(id))
+        network.member(host).hosted = ()  # type: ignore[attr-defined]
+    network.infos["a"] = BrokerInfo("a:1", (50.0, 0.0))  # it is far from everybody now
+    network.run(1_000)
+    other = network.ask(PlaceSubscription("qa", location=(2.0, 0.0))).places[0].broker
+    assert other != "a"
+    network.host(other, "qa")
+    network.put_back(REGISTRY, older)
+    network.cut.add((REGISTRY, other))
+    network.run(LONG_MS)
+    assert network.where("qa") in (None, "")
+    network.cut.clear()
+    assert network.ask(PlaceSubscription("qa", location=(50.0, 0.0))).places[0].broker == other
+    network.run(2_000)
+    assert {row["key"]: row["host"] for row in network.rows("subscriptions")} == {"qa": other, "qc": "c"}

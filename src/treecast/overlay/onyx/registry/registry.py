@@ -406,7 +406,7 @@ class Registry:
                 return Answer(number, places=[self._place_of(subscriber.number, subscriber.host)])
             case PlaceSubscription():
                 self._expect_brokers()
-                placed = self.hosts.place(command, brokers, self.new_id, turn)
+                placed = self.hosts.place(command, brokers, self.new_id, turn, self.relearning.old_ids)
                 return Answer(number, places=[self._place_of(placed.number, placed.host)])
             case RemovePlace():
                 self.hosts.remove(command.id, turn)
