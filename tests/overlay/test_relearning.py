@@ -461,3 +461,20 @@ def test_places_that_only_an_older_disk_knows() -> None:
     assert network.ask(PlaceSubscription("qa", location=(50.0, 0.0))).places[0].broker == other
     network.run(2_000)
     assert {row["key"]: row["host"] for row in network.rows("subscriptions")} == {"qa": other, "qc": "c"}
+
+
+def test_no_request_gets_the_answer_of_another_one() -> None:
+    """The registry begins with an empty disk; then the older one is found. Numbers of requests come a second time."""
+    network = settled()
+    older = network.copy_disk(REGISTRY)
+    network.lose_registry()
+    network.run(4_000)
+    network.ask(RegisterSource("first"))
+    network.run(1_000)
+    network.put_back(REGISTRY, older)
+    network.run(4_000)
+    for name in ("sa", "sb", "sc", "first"):
+        network.ask(RemoveSource(name))
+        place = network.ask(PlaceSubscription(f"of-{name}")).places[0]
+        assert place.number > LEAP
+    assert not network.sources()

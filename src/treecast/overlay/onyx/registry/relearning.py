@@ -227,6 +227,7 @@ class Relearning:
         for name, info in view.brokers.items():
             turn.put(BROKERS, name, BrokerRow(info.number))
         registry.catalog.restore(rows.values(), version, turn)
+        registry.forget_clients(turn)
         registry.view_row = ViewRow(msgspec.structs.replace(view, epoch=epoch))
         self._begun_ms = None
         self._entries.clear()
