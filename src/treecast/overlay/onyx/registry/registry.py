@@ -111,9 +111,7 @@ class Registry:
         self.catalog = Catalog(self._shadow, self.settings, self._counters.catalog)
         self.hosts = Hosts(self._shadow, self.settings)
         self.roles = Roles(self._shadow, self.settings)
-        limits = self._limits = BrokerSettings(
-            clients_max=self.settings.clients_max, client_ms=self.settings.client_ms
-        )
+        limits = self._limits = BrokerSettings(clients_max=self.settings.clients_max, client_ms=self.settings.client_ms)
         self.relearning = Relearning.load(self, self._shadow.get(META, "relearnt"))
         self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), limits)
         self._schemas = Schemas(limits)
