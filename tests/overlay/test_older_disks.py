@@ -7,6 +7,7 @@ from support.broker_tree import BrokerTree
 
 from treecast.overlay.broker.tail import Published
 from treecast.overlay.messages import Document, Publish, Subscribe
+from treecast.overlay.onyx.network_messages import CatchUp
 from treecast.overlay.onyx.settings import NetworkSettings
 
 pytestmark = pytest.mark.house
@@ -66,3 +67,20 @@ def test_a_root_that_lives_again_with_its_own_disk_keeps_its_name() -> None:
     tree.network.run(5_000)
     assert tree.broker("a").broker.store_id == store and not tree.network.failures
     assert delivered(tree, "b") == delivered(tree, "c") == ["1", "2", "3"]
+
+
+def test_a_question_about_other_data_does_not_say_what_is_needed() -> None:
+    """It was under way when the root began anew: what it has must be kept for the asker all the same."""
+    tree = started("b")
+    published(tree, "1", "2")
+    older = tree.network.copy_disk("a")
+    published(tree, "3", "4")
+    tree.network.run(2_000)
+    tree.network.put_back("a", older)
+    tree.network.run(500)
+    while not tree.network.failures:
+        tree.network.run(50)
+    epoch = tree.broker("a").epoch
+    tree.network.tell("b", "a", CatchUp("a", epoch, 99, 4))
+    needed_from = tree.broker("a").broker.retention.needed_by_others
+    assert needed_from is not None and needed_from() <= 3

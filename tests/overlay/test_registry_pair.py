@@ -11,7 +11,7 @@ from support.control_network import ControlNetwork
 
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import PlaceSubscription, RegisterSource, RemovePlace
-from treecast.overlay.onyx.control_messages import Grant, NewView, Ship, ShipPart, Stand
+from treecast.overlay.onyx.control_messages import Grant, NewView, Ship, ShipPart, Shipped, Stand
 from treecast.overlay.onyx.membership import Membership
 from treecast.overlay.onyx.registry import RegistrySettings
 from treecast.overlay.onyx.registry.rows import LOCAL
@@ -319,3 +319,37 @@ def test_strangers_cannot_ask_for_promises_or_change_the_catalog() -> None:
     network.tell("stranger", "a", NewView(View(first_epoch(99), {"a": BrokerInfo()}, {"a": {}})))
     assert sorted(member.view.brokers) == ["a", "b", "c"]
     assert (member.membership.promised, member.membership.catalog_version) == before
+
+
+@pytest.mark.parametrize("name", ["r1", "r2"])
+def test_a_disk_that_was_put_back_to_an_older_state(name: str) -> None:
+    """Whichever of the two it was: what the other one has counts, and no number is given away again."""
+    network = pair()
+    older = network.copy_disk(name)
+    places = {id: network.ask(PlaceSubscription(id)).places[0] for id in ("q1", "q2", "q3")}
+    network.ask(RegisterSource("news"))
+    epoch = network.registry("r1").view.epoch
+    network.put_back(name, older)
+    place = network.ask(PlaceSubscription("q4")).places[0]
+    assert place.number not in {place.number for place in places.values()}
+    network.ask(RegisterSource("sport"))
+    network.run(4_000)
+    registry = next(network.registry(name) for name in network.names if network.registry(name).is_in_charge)
+    assert registry.pair.is_ready and copied(network) and registry.view.epoch >= epoch
+    rows = {row["key"]: row["host"] for row in network.rows("subscriptions", registry.name)}
+    assert rows == {id: place.broker for id, place in {**places, "q4": place}.items()}
+    for broker in "abc":
+        assert set(network.member(broker).membership.catalog) == {"news", "sport"}
+
+
+def test_a_report_that_comes_late_makes_no_copy() -> None:
+    network = pair()
+    row = network.registry("r1").pair.row
+    late = Shipped(row.term, row.term, row.number, may_stand=True)
+    network.ask(RegisterSource("news"))
+    before = len(network.sent)
+    for _ in range(10):
+        network.tell("r2", "r1", late)
+        network.run(500)
+    assert not [message for _, _, message in network.sent[before:] if isinstance(message, ShipPart)]
+    assert network.registry("r1").pair.is_ready

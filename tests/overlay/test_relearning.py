@@ -15,6 +15,7 @@ from treecast.overlay.messages import (
     PlaceSubscription,
     RegisterSource,
     RegisterSubscriber,
+    RemovePlace,
     RemoveSource,
     Request,
 )
@@ -423,3 +424,57 @@ def test_drawn_histories(seed: int) -> None:
     assert len(set(numbers)) == len(numbers)
     for name in "abc":
         assert {s: e.root for s, e in network.member(name).membership.catalog.items()} == roots
+
+
+def test_queries_that_an_older_disk_has_go_on_deciding() -> None:
+    network = Network(policy="content")
+    command = PlaceSubscription("q", query="/a[b=1]")
+    host = network.ask(command).places[0].broker
+    network.host(host, "q")
+    older = network.copy_disk(REGISTRY)
+    network.ask(RegisterSource("news"))
+    network.run(1_000)
+    network.put_back(REGISTRY, older)
+    network.run(4_000)
+    assert [event for event in network.events[REGISTRY] if isinstance(event, Relearnt)]
+    assert [place.broker for place in network.ask(command).places] == [host]
+    assert not network.ask(RemovePlace("q")).refusals and not network.ask(command).refusals
+
+
+def test_places_that_only_an_older_disk_knows() -> None:
+    """Since then one subscription was removed, and another one was placed anew, elsewhere."""
+    network = settled()
+    older = network.copy_disk(REGISTRY)
+    for id, host in (("qa", "a"), ("qb", "b")):
+        network.ask(RemovePlace(id))
+        network.member(host).hosted = ()  # type: ignore[attr-defined]
+    network.infos["a"] = BrokerInfo("a:1", (50.0, 0.0))  # it is far from everybody now
+    network.run(1_000)
+    other = network.ask(PlaceSubscription("qa", location=(2.0, 0.0))).places[0].broker
+    assert other != "a"
+    network.host(other, "qa")
+    network.put_back(REGISTRY, older)
+    network.cut.add((REGISTRY, other))
+    network.run(LONG_MS)
+    assert network.where("qa") in (None, "")
+    network.cut.clear()
+    assert network.ask(PlaceSubscription("qa", location=(50.0, 0.0))).places[0].broker == other
+    network.run(2_000)
+    assert {row["key"]: row["host"] for row in network.rows("subscriptions")} == {"qa": other, "qc": "c"}
+
+
+def test_no_request_gets_the_answer_of_another_one() -> None:
+    """The registry begins with an empty disk; then the older one is found. Numbers of requests come a second time."""
+    network = settled()
+    older = network.copy_disk(REGISTRY)
+    network.lose_registry()
+    network.run(4_000)
+    network.ask(RegisterSource("first"))
+    network.run(1_000)
+    network.put_back(REGISTRY, older)
+    network.run(4_000)
+    for name in ("sa", "sb", "sc", "first"):
+        network.ask(RemoveSource(name))
+        place = network.ask(PlaceSubscription(f"of-{name}")).places[0]
+        assert place.number > LEAP
+    assert not network.sources()

@@ -73,7 +73,7 @@ class Histories:
         query of a question makes no sense."""
         if isinstance(message, CatchUp):
             history = self.answer(message, own.store, own.epoch, own.life)
-            self.hear(sender, message.after, turn.now_ms)
+            self.hear(sender, 0, turn.now_ms)  # it may be about data that this root had before: only positions count
             turn.send(sender, history)
             return
         number = message.number if message.store == own.store else 0

@@ -217,7 +217,11 @@ class ReplicatedRun(NetworkRun):
         if machine == REGISTRY:
             return self._is_settled()
         roles = self._roles()
-        return bool(roles) and all(self._can_do_without(machine, broker, role) for broker, role in roles.items())
+        # A registry that has lost its disk hears of a broker from whoever serves it.
+        unknown = [broker for broker in self.network.brokers if broker not in roles]
+        if not roles or any(self._row(machine, broker).replica is not None for broker in unknown):
+            return False
+        return all(self._can_do_without(machine, broker, role) for broker, role in roles.items())
 
     def _can_do_without(self, machine: str, broker: str, role: RoleRow) -> bool:
         """Another host has all that was acknowledged of a broker, and the registry can know."""

@@ -110,9 +110,11 @@ class Hosts:
         brokers: Mapping[str, BrokerInfo],
         new_id: Callable[[], int],
         turn: Turn,
+        old_ids: int = 0,
     ) -> PlacedRow:
         """Choose the host of a subscription. One that is placed stays where it is, and may have another query: then its
-        place is looked at again later. Raises RequestError, QueryError."""
+        place is looked at again later. Numbers up to `old_ids` are of a disk that was put back: it gets another one.
+        Raises RequestError, QueryError."""
         check_name(command.id, "subscription")
         known = self.row(command.id)
         if known is None and len(self) >= self._settings.subscriptions_max:
@@ -126,18 +128,27 @@ class Hosts:
             near = command.location if self._settings.policy == "near" else None
             host = choose_host(brokers, near, self.loads(brokers), self._settings.near_slack)
         query, namespaces = (command.query, command.namespaces) if self._pep is not None else ("", {})
-        row = PlacedRow(known.number if known else new_id(), host, command.location, query, namespaces)
+        number = known.number if known is not None and known.number > old_ids else new_id()
+        row = PlacedRow(number, host, command.location, query, namespaces)
         self._held.setdefault(host, {})[command.id] = None
         turn.put(PLACED, command.id, row)
         return row
 
     def restore(self, id: str, host: str, number: int, turn: Turn) -> None:
-        """A broker says that it hosts this subscription. Where it was placed, and for which query, is not known."""
-        known = self.row(id)
-        if known is not None:
-            self._held[known.host].pop(id, None)
+        """A broker says that it hosts this subscription. If it is not known here, nor is for where, and for which query
+        it was placed."""
+        known = self.row(id) or PlacedRow(number, host, (0.0, 0.0), "", {})
+        self._held.get(known.host, {}).pop(id, None)
+        self._moves.pop(id, None)
         self._held.setdefault(host, {})[id] = None
-        turn.put(PLACED, id, PlacedRow(number, host, (0.0, 0.0), "", {}))
+        turn.put(PLACED, id, msgspec.structs.replace(known, number=number, host=host))
+
+    def forget_missing(self, host: str, old_ids: int, turn: Turn) -> None:
+        """A broker has said all that it hosts. What has a number up to `old_ids` is not among it."""
+        for id in list(self._held.get(host, ())):
+            row = self.row(id)
+            if row is not None and row.number <= old_ids:
+                self.remove(id, turn)
 
     def _homes(self, brokers: Mapping[str, BrokerInfo]) -> list[str]:
         """The broker of each partition; the last answer is kept, as brokers seldom come and go."""

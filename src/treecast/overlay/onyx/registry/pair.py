@@ -30,6 +30,9 @@ With an empty store a registry does not know whether it has lost one. It asks th
 empty too, the first of the two begins. A single registry begins at once. If brokers know more than it does, it learns
 from them (`relearning.py`).
 
+If a disk was put back to an older state, the other registry has more. The one in charge then steps down. The other one
+gets a copy, once it has said for a while that it has less than before.
+
 Brokers that lose their disks forget their promises. One without a view does not vote; still, if most brokers lose their
 disks within one change of term, two registries may be in charge.
 """
@@ -96,6 +99,7 @@ class Pair:
         self._copying: _Copying | None = None
         self._copy = self._part = 0  # the copy that arrives, or arrived last, and its last part
         self._heard_ms: int | None = None  # when the other one was heard last
+        self._behind_ms: int | None = None  # since when it says that it has less than it said before
         self._shipped_ms: int | None = None
         self._fenced_ms: int | None = None
         self._term = 0  # of the candidacy that is under way, or 0
@@ -418,8 +422,18 @@ class Pair:
         if not message.is_complete or message.log_term != row.term:
             self._go_on_copying(message)
             return
+        if message.number > row.number and message.may_stand:
+            self._step_down(row.term)  # this store was put back to an older state: the other one has the rest
+            return
         if self._copying is not None:
             self._copying = None
+        if message.number < self._acked:
+            # Late, or that store was put back: then it goes on saying so.
+            self._behind_ms = now_ms if self._behind_ms is None else self._behind_ms
+            if is_due(self._behind_ms, self._settings.lease_ms, now_ms):
+                self._start_copying()
+            return
+        self._behind_ms = None
         self._acked = max(self._acked, message.number)
         while self._groups and self._groups[0][0] <= self._acked:
             self._groups.popleft()
@@ -437,6 +451,7 @@ class Pair:
 
     def _start_copying(self) -> None:
         self._acked = -1
+        self._behind_ms = None
         self._groups.clear()
         self._copying = _Copying(self.row.number, self._random.getrandbits(62) + 1)
         self._send_part(self._copying, 1)

@@ -21,7 +21,7 @@ import msgspec
 from treecast.errors import TreecastError
 from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.refused import RequestError, refusal
-from treecast.overlay.broker.rows import CLIENTS, META, decode
+from treecast.overlay.broker.rows import CLIENTS, META, ClientRow, decode
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
@@ -111,7 +111,7 @@ class Registry:
         self.catalog = Catalog(self._shadow, self.settings, self._counters.catalog)
         self.hosts = Hosts(self._shadow, self.settings)
         self.roles = Roles(self._shadow, self.settings)
-        limits = BrokerSettings(clients_max=self.settings.clients_max, client_ms=self.settings.client_ms)
+        limits = self._limits = BrokerSettings(clients_max=self.settings.clients_max, client_ms=self.settings.client_ms)
         self.relearning = Relearning.load(self, self._shadow.get(META, "relearnt"))
         self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), limits)
         self._schemas = Schemas(limits)
@@ -362,6 +362,13 @@ class Registry:
         """Numbers begin anew, above those that brokers know."""
         self._counters = counters  # stored with the group: see _finish
 
+    def forget_clients(self, turn: Turn) -> None:
+        """Numbers of requests are from before: an answer may be that of another request. Clients begin anew."""
+        names = [name for name, data in self._shadow.rows(CLIENTS, "") if decode(data, ClientRow).answered]
+        for name in names:
+            turn.delete(CLIENTS, name)
+        self._clients = Clients(self._shadow, self._clients.count - len(names), self._limits)
+
     def restore_view(self, brokers: dict[str, BrokerInfo], turn: Turn) -> None:
         """Brokers that were the last view's get time to be heard."""
         self.roster.expect_all(brokers, turn.now_ms)
@@ -406,7 +413,7 @@ class Registry:
                 return Answer(number, places=[self._place_of(subscriber.number, subscriber.host)])
             case PlaceSubscription():
                 self._expect_brokers()
-                placed = self.hosts.place(command, brokers, self.new_id, turn)
+                placed = self.hosts.place(command, brokers, self.new_id, turn, self.relearning.old_ids)
                 return Answer(number, places=[self._place_of(placed.number, placed.host)])
             case RemovePlace():
                 self.hosts.remove(command.id, turn)

@@ -109,6 +109,11 @@ class Relearning:
         """What counts is not known: nothing may be decided."""
         return self._begun_ms is not None
 
+    @property
+    def old_ids(self) -> int:
+        """Numbers up to this one were given away before."""
+        return self._row.ids
+
     # --- what counts --------------------------------------------------------------------------------------------------
 
     def hear(self, broker: str, beat: Heartbeat, now_ms: int) -> None:
@@ -222,6 +227,7 @@ class Relearning:
         for name, info in view.brokers.items():
             turn.put(BROKERS, name, BrokerRow(info.number))
         registry.catalog.restore(rows.values(), version, turn)
+        registry.forget_clients(turn)
         registry.view_row = ViewRow(msgspec.structs.replace(view, epoch=epoch))
         self._begun_ms = None
         self._entries.clear()
@@ -273,13 +279,14 @@ class Relearning:
     # --- where subscriptions are --------------------------------------------------------------------------------------
 
     def has_to_wait(self, message: Command | WhereIs, now_ms: int) -> bool:
-        """No broker was heard yet, and some may know more; or it is about a subscription that is not known, while a
-        broker that is there may host it."""
+        """No broker was heard yet, and some may know more; or it is about a subscription that is not known, or only
+        from an older disk, while a broker that is there may host it."""
         if self._has_heard_nobody(now_ms):
             return True
         match message:
             case PlaceSubscription(id=id) | RemovePlace(id=id) | WhereIs(thing="subscription", name=id):
-                return self.is_asking(now_ms) and self._registry.hosts.row(id) is None
+                row = self._registry.hosts.row(id)
+                return (row is None or row.number <= self.old_ids) and self.is_asking(now_ms)
         return False
 
     def _has_heard_nobody(self, now_ms: int) -> bool:
@@ -339,5 +346,6 @@ class Relearning:
             self._ask_one(sender, question, turn)
         else:
             del self._questions[sender]
+            hosts.forget_missing(sender, self._row.ids, turn)
             self._row = msgspec.structs.replace(self._row, hosts=sorted({*self._row.hosts, sender}))
             turn.put(META, "relearnt", self._row)
