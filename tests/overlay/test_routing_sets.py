@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
+import msgspec
 import pytest
 
 from treecast import Index, Subscription, _native
@@ -243,6 +244,20 @@ def test_without_a_budget_of_values_there_are_no_sets() -> None:
     summary = Summary(RoutingSettings(entries_max=20, set_values_min=3, values_max=0))
     summary.update(conjunctions(f'/news/item[@code="x{n}"]' for n in range(90)))
     assert not any(map(has_hole, summary.query().conjunctions)) and len(summary) <= 20
+
+
+def test_generalising_ends_where_nothing_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the budget then, and nothing is lost."""
+    monkeypatch.setattr(Summary, "_drop_holes", lambda summary: {})
+    summary = Summary(RoutingSettings(entries_max=20, set_values_min=3))
+    queries = [f'/news/item[@code="x{n}"]' for n in range(90)]
+    summary.update(conjunctions(queries[:80]))
+    summary.settings = msgspec.structs.replace(summary.settings, values_max=10)
+    summary.update(conjunctions(queries[80:]))
+    assert summary.values > 10
+    table = RoutingTable()
+    table.update("b", summary.query())
+    assert table.route([b'<news><item code="x89"/></news>']) == [("b",)]
 
 
 def test_sets_that_do_not_fit_are_refused_and_change_nothing() -> None:

@@ -140,7 +140,7 @@ class Writer:
             case And(operands):
                 return " and ".join(self._operand(operand) for operand in operands)
             case Or(operands):
-                return " or ".join(self.condition(operand) for operand in operands)
+                return " or ".join(self._operand(operand) for operand in operands)
             case Not(operand):
                 return f"not({self.condition(operand)})"
             case Exists(paths):
@@ -174,8 +174,9 @@ class Writer:
         return b"".join([*parts, text[begin:]])
 
     def _operand(self, condition: Condition) -> str:
+        """Of `and` and `or`. Behind the path `/` they would be taken for names of elements."""
         text = self.condition(condition)
-        return f"({text})" if isinstance(condition, Or) else text
+        return f"({text})" if isinstance(condition, Or) or text.endswith("/") else text
 
 
 def _value(value: Value) -> str:

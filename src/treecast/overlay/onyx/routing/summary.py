@@ -54,6 +54,7 @@ _ROOM = 0.75  # of the budget, what generalisation leaves full
 _GROUP_MIN = 64  # conjunctions of one form that make a large group
 _ROUND = 1_000  # conjunctions that are taken in at once; of more, the shorter ones first
 _REVIVED = 1_000  # conjunctions that come back with one change, unless they come back together
+_IDLE_MAX = 8  # rounds of generalisation that change neither how many there are nor how many values
 _HALF = 0.5  # of the budget, below which rules may go
 _FEW = 0.25  # of the budget: conjunctions that are shown instead of sets, when there are no more
 
@@ -521,7 +522,10 @@ class Summary:
             self._unshow([rule])
 
     def _generalise(self) -> None:
-        while self._is_full:
+        """Say less until there is room. What is the same after some rounds stays: nothing can be left out of it."""
+        idle = 0
+        while self._is_full and idle < _IDLE_MAX:
+            before = len(self._visible), self._sets.total
             if len(self._visible) > self.settings.entries_max:
                 groups = groups_of(each for each in self._visible if not has_hole(each))
                 self._enter_rounds(list(self._make_sets([group for group in groups if len(group) > 1])))
@@ -531,6 +535,7 @@ class Summary:
                 self._add_rule(rule, members)
             self._enter_rounds([rule for rule in chosen if rule not in self])
             self._enter_orphans()
+            idle = idle + 1 if before == (len(self._visible), self._sets.total) else 0
         self._forget_idle(list(self._rules))
 
     def _add_rule(self, rule: Conjunction, members: list[Conjunction]) -> None:
