@@ -3,7 +3,7 @@
 The paper says that backup nodes for the registration service and the brokers, or other techniques, can make the system
 tolerate faults, and leaves it there. Here `treecast up --brokers N` runs on this machine, with a subscriber at every
 broker, and documents keep coming. A process is killed, or stopped for a while, which is what a broken link is to the
-others. Then a document is published. Deliveries flow again when every subscriber has it. In the end every subscriber
+others; with `--replicas 2` its disk is lost as well. Then a document is published. Deliveries flow again when every subscriber has it. In the end every subscriber
 must have every document that was acknowledged, each under one id.
 
 Times are wall-clock times, with the start of the process that takes the place of the one that died.
@@ -27,7 +27,9 @@ from treecast.experiments.running_network import RunningNetwork
 from treecast.experiments.session import Session
 from treecast.report import Panel
 
-FAILURES = ("leaf", "inner", "root", "registry", "pause")
+FAILURES = ("leaf", "inner", "root", "registry", "pause", "leaf-disk", "root-disk")
+LOST_DISK = "-disk"
+"""At the end of what fails: with two replicas, and the disk is lost too."""
 PAUSE_S = 3.0
 """How long a broker is stopped; no other process is started in its place."""
 BETWEEN_S = 0.5
@@ -46,9 +48,10 @@ def measure(session: Session, point: Point) -> list[Row]:
     brokers, fails = point["brokers"], point["fails"]
     load = os.getloadavg()[0]
     session.note("processes are those of `treecast up` on this machine; documents are made here")
-    with tempfile.TemporaryDirectory() as directory, RunningNetwork(Path(directory), brokers) as network:
+    replicas = 2 if fails.endswith(LOST_DISK) else 1
+    with tempfile.TemporaryDirectory() as directory, RunningNetwork(Path(directory), brokers, replicas) as network:
         roles = network.roles()
-        name = {"registry": "registry", "pause": roles["leaf"]}.get(fails) or roles.get(fails)
+        name = {"registry": "registry", "pause": roles["leaf"]}.get(fails) or roles.get(fails.removesuffix(LOST_DISK))
         if name is None:
             session.note(f"with {brokers} brokers no broker is between the root and others")
             return []
@@ -62,6 +65,8 @@ def measure(session: Session, point: Point) -> list[Row]:
         times = []
         for probe, _ in zip(_number_documents("probe"), range(session.sizes.documents), strict=False):
             time.sleep(BETWEEN_S)
+            if replicas > 1:
+                network.wait_for_backups()
             session.say(f"{brokers} brokers, {fails}: {name} fails")
             times.append(_fail(network, fails, name, probe))
             acknowledged_documents.append(probe)
@@ -100,6 +105,8 @@ def _fail(network: RunningNetwork, fails: str, name: str, probe: bytes) -> float
         time.sleep(PAUSE_S)
         network.signal(name, signal.SIGCONT)
         begin = time.monotonic()
+    elif fails.endswith(LOST_DISK):
+        network.lose(name)
     else:
         network.signal(name)
     network.publish(probe)
@@ -183,7 +190,8 @@ EXPERIMENT = Experiment(
     found="Fault-tolerance can be achieved by backup nodes for the registration service and the brokers, or by other "
     "techniques. That is beyond the scope of the paper, which measures none of it.",
     parameters="brokers, and what fails: a leaf, an inner broker or the root of the tree, the registry (all killed), "
-    f"or a leaf that is stopped for {PAUSE_S:.0f} s, counted from its end. Wall-clock time, with real processes on "
+    f"a leaf that is stopped for {PAUSE_S:.0f} s, counted from its end, or with two replicas a leaf or the root whose "
+    "disk is lost as well. Wall-clock time, with real processes on "
     "loopback, disks and HTTP; documents keep coming, and `acknowledged` counts them. "
     "`documents` among the sizes is how often each fails",
     columns=("brokers", "fails", "failures", "median_s", "worst_s", "acknowledged", "lost", "twice", "load"),

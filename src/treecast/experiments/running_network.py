@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,10 +35,13 @@ ROOT_SOURCE = "default"
 class RunningNetwork:
     """Its processes end with it."""
 
-    def __init__(self, directory: Path, brokers: int) -> None:
+    def __init__(self, directory: Path, brokers: int, replicas: int = 1) -> None:
         self._log = directory / "log"
+        self._data = directory / "data"
         self._brokers = brokers
-        arguments = ("--data", str(directory / "data"), "--listen", "127.0.0.1:0", "--brokers", str(brokers))
+        arguments = ["--data", str(self._data), "--listen", "127.0.0.1:0", "--brokers", str(brokers)]
+        if replicas > 1:
+            arguments += ["--replicas", str(replicas)]
         with self._log.open("w") as log:
             command = [sys.executable, "-m", "treecast", "up", *arguments]
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -111,6 +115,19 @@ class RunningNetwork:
 
     def signal(self, name: str, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid(name), number)
+
+    def lose(self, name: str) -> None:
+        """Kill the process of a broker, and delete its disk before another one is there."""
+        self.signal(name)
+        shutil.rmtree(self._data / name)
+
+    def wait_for_backups(self) -> None:
+        """Until every broker is at home, and its backup has everything."""
+        end = time.monotonic() + WAIT_SECONDS
+        while any((row["replicas"], row["host"]) != ("paired", row["name"]) for row in self.picture()["brokers"]):
+            if time.monotonic() > end:
+                raise RuntimeError(f"there are brokers without a backup: {self.picture()['brokers']}")
+            time.sleep(0.1)
 
     # --- documents ----------------------------------------------------------------------------------------------------
 
