@@ -3,8 +3,8 @@
 The paper says that backup nodes for the registration service and the brokers, or other techniques, can make the system
 tolerate faults, and leaves it there. Here `treecast up --brokers N` runs on this machine, with a subscriber at every
 broker, and documents keep coming. A process is killed, or stopped for a while, which is what a broken link is to the
-others; with `--replicas 2` its disk is lost as well. Then a document is published. Deliveries flow again when every subscriber has it. In the end every subscriber
-must have every document that was acknowledged, each under one id.
+others; with `--replicas 2` its disk is lost as well. Then a document is published. Deliveries flow again when every
+subscriber has it. In the end every subscriber must have every document that was acknowledged, each under one id.
 
 Times are wall-clock times, with the start of the process that takes the place of the one that died.
 """
