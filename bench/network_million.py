@@ -35,6 +35,8 @@ from treecast.overlay.messages import Subscribe
 from treecast.overlay.onyx.settings import NetworkSettings
 from treecast.serve.client import Connection, RefusedError
 
+Publishers = dict[int, Connection]
+"""By the place of the broker that they publish at."""
 AT_ONCE = 1_000
 SECOND_MS = 1_000
 WAIT_SECONDS = 120
@@ -113,8 +115,8 @@ async def measure(network: Network, load: Load) -> Found:
     each = load.subscriptions // len(network.names)
     population = POPULATIONS["mixed"]
     async with AsyncExitStack() as stack:
-        publishers = [network.connect(network.names[place], f"publisher-{place}") for place in load.roots]
-        for place, publisher in zip(load.roots, publishers, strict=True):
+        publishers = {place: network.connect(network.names[place], f"publisher-{place}") for place in load.roots}
+        for place, publisher in publishers.items():
             await stack.enter_async_context(publisher)
             await network.add_source(f"source-{place}", network.names[place], publisher)
         subscribers = [
@@ -125,9 +127,9 @@ async def measure(network: Network, load: Load) -> Found:
             await stack.enter_async_context(subscriber.connection)
         await _subscribe_all(network, subscribers, found)
         print(f"  subscribed in {found.subscribe_s:.1f} s", flush=True)
-        await _change(publishers, subscribers, load, found)
+        await _change(publishers, subscribers, load.changes, found)
         print(f"  {load.changes} changes, the slowest took {max(found.added_ms):.0f} ms", flush=True)
-        await _deliver(publishers, subscribers, population.documents(load.documents, 2), load, found)
+        await _deliver(publishers, subscribers, population.documents(load.documents, 2), found)
     return found
 
 
@@ -143,22 +145,22 @@ async def _subscribe_all(network: Network, subscribers: list[Subscriber], found:
             found.tables[f"{row['root']}, {name} to {row['child']}"] = int(row["table"])
 
 
-async def _change(publishers: list[Connection], subscribers: list[Subscriber], load: Load, found: Found) -> None:
+async def _change(publishers: Publishers, subscribers: list[Subscriber], changes: int, found: Found) -> None:
     """One subscription at a time, at any broker: added, found by a document of every root, and removed."""
     draw = Random(1)
-    for number in range(load.changes):
+    for number in range(changes):
         subscriber = draw.choice(subscribers)
         id, value = f"new-{number}", f"only-{number}"
         begun = time.monotonic()
         await subscriber.connection.subscribe(id, f'/news/item[@code="{value}"]')
         found.added_ms.append((time.monotonic() - begun) * 1e3)
-        await _reach(dict(zip(load.roots, publishers, strict=True)), subscriber, id, value)
+        await _reach(publishers, subscriber, id, value)
         begun = time.monotonic()
         await subscriber.connection.unsubscribe(id)
         found.removed_ms.append((time.monotonic() - begun) * 1e3)
 
 
-async def _reach(publishers: dict[int, Connection], subscriber: Subscriber, id: str, value: str) -> None:
+async def _reach(publishers: Publishers, subscriber: Subscriber, id: str, value: str) -> None:
     """A document of each root, published now, is delivered."""
     reading = asyncio.create_task(subscriber.read([id]))
     bodies = {place: b'<news n="%d"><item code="%s"/></news>' % (place, value.encode()) for place in publishers}
@@ -169,9 +171,7 @@ async def _reach(publishers: dict[int, Connection], subscriber: Subscriber, id: 
     subscriber.got.clear()
 
 
-async def _deliver(
-    publishers: list[Connection], subscribers: list[Subscriber], documents: list[bytes], load: Load, found: Found
-) -> None:
+async def _deliver(publishers: Publishers, subscribers: list[Subscriber], documents: list[bytes], found: Found) -> None:
     """Each subscription gets what one index says. Only those that get something have a reader."""
     documents = list(dict.fromkeys(documents))
     expected = [Counter(matches_of(subscriber.wanted, documents)) for subscriber in subscribers]
@@ -182,7 +182,7 @@ async def _deliver(
     ]
     begun = time.monotonic()
     parts = [documents[n :: len(publishers)] for n in range(len(publishers))]
-    for place, publisher, part in zip(load.roots, publishers, parts, strict=True):
+    for (place, publisher), part in zip(publishers.items(), parts, strict=True):
         for batch in batches(part, FRAME):
             await publisher.publish(f"source-{place}", batch)
     await asyncio.gather(*(s.expect(pairs) for s, pairs in zip(subscribers, expected, strict=True)))
@@ -225,7 +225,7 @@ def tell(report: Report, found: Found, load: Load) -> None:
 def main(arguments: list[str]) -> int:
     options, report = options_of("network_million", __doc__.partition("\n")[0], arguments)
     load = Load(20_000, 40, 320) if options.quick else Load()
-    report.note(f"load {os.getloadavg()[0]:.1f}; {BROKERS} brokers, {len(Load().roots)} of them roots, mutual TLS")
+    report.note(f"load {os.getloadavg()[0]:.1f}; {BROKERS} brokers, {len(load.roots)} of them roots, mutual TLS")
     report.note(
         f"{load.subscriptions:,} subscriptions, {load.changes} changes one at a time, {load.documents} documents"
     )

@@ -134,7 +134,7 @@ def test_a_root_whose_disk_was_put_back(tmp_path: Path) -> None:
             headers = {"Treecast-Document-Id": text}
             assert network.ask("POST", "/v1/documents", f"<n>{text}</n>", **headers)[0] in (200, 201)
 
-    def pulled(network: Network, last: str) -> list[str]:
+    def pull(network: Network, last: str) -> list[str]:
         """What comes to q2, which is with another broker than the root, up to this document."""
         texts: list[str] = []
         end = time.monotonic() + WAIT_SECONDS
@@ -154,19 +154,19 @@ def test_a_root_whose_disk_was_put_back(tmp_path: Path) -> None:
             assert network.ask("PUT", f"/v1/subscriptions/{id}", b'{"query": "/n"}')[0] == 201
         (root,) = network.ask("GET", "/v1/network")[1]["roots"]
         publish(network, "1", "2")
-        assert pulled(network, "2") == ["1", "2"]
+        assert pull(network, "2") == ["1", "2"]
         stop(network)
     shutil.copytree(data / root, older)
     with running(tmp_path, 2) as network:
         publish(network, "3", "4", "5")
-        assert pulled(network, "5") == ["3", "4", "5"]
+        assert pull(network, "5") == ["3", "4", "5"]
         stop(network)
     shutil.rmtree(data / root)
     older.rename(data / root)
     with running(tmp_path, 2) as network:
         wait_for(lambda: "TC428" in (tmp_path / "log").read_text())
         publish(network, "new")
-        assert pulled(network, "new") == ["1", "2", "new"]
+        assert pull(network, "new") == ["1", "2", "new"]
         stop(network)
 
 

@@ -18,7 +18,7 @@ from treecast.cli.bench_inputs import queries_of_file, read_documents
 from treecast.cli.console import BAR_CHARS, Console
 from treecast.cli.generate import _count
 from treecast.cli.output_file import file_beside
-from treecast.cli.sizes import size_or_none
+from treecast.cli.sizes import size_or_zero
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option(
         "--bytes",
         metavar="N",
-        type=size_or_none,
+        type=size_or_zero,
         default=BYTES,
         help="size of drawn documents, K, M (default 5000)",
     )

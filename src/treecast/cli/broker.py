@@ -47,7 +47,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--connections-max", metavar="N", type=int, help="clients at the same time; default 10000")
     add_registry_option(parser, "of its network; again for a second one", is_needed=False)
     option("--location", metavar="X,Y", type=location, help="where it is, for its network; default 0,0")
-    option("--bandwidth", metavar="BYTES", type=size, help="it can send so much a second; default: enough for all")
+    option("--bandwidth", metavar="BYTES", type=size, help="bytes a second that it can send; default: any number")
     option("--replicas", type=int, choices=(1, 2), default=1, help="disks of its network that have all; default 1")
     option("--address", metavar="HOST:PORT", help="where its network reaches it; default --listen")
     add_log_options(parser)

@@ -10,6 +10,7 @@ from typing import Any
 
 from treecast.cli.console import Console, notes
 from treecast.cli.match import SUBSCRIPTIONS_FORMAT, check_formats, describe_refusal, namespaces_of
+from treecast.cli.wording import plural
 from treecast.errors import QueryError
 from treecast.inputs import subscriptions
 from treecast.names import printable
@@ -68,6 +69,6 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     console.clear()
     if not options.quiet:
         size, count, seconds = Path(options.output).stat().st_size, len(index), time.monotonic() - begin
-        plural = "" if count == 1 else "s"
-        console.say(f"{count:,} subscription{plural}, {size:,} bytes in {seconds:.2f} s: {printable(options.output)}")
+        counts = f"{plural(count, 'subscription')}, {size:,} bytes"
+        console.say(f"{counts} in {seconds:.2f} s: {printable(options.output)}")
     return 0

@@ -13,7 +13,7 @@ from treecast.cli import lint, rules
 from treecast.cli.console import Console, notes
 from treecast.cli.lint import Finding
 from treecast.cli.match import SUBSCRIPTIONS_FORMAT, check_formats, namespaces_of, record_rule
-from treecast.cli.wording import in_flags
+from treecast.cli.wording import in_flags, plural
 from treecast.errors import PipelineError, TreecastError
 from treecast.index import Index
 from treecast.inputs import document_files, subscriptions
@@ -137,4 +137,4 @@ def _show(finding: Finding, form: str, number: int, console: Console) -> None:
 
 def _summary(total: int, counts: Counter[str]) -> str:
     findings = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    return f"{total:,} subscription{'' if total == 1 else 's'}: {findings or 'nothing to report'}"
+    return f"{plural(total, 'subscription')}: {findings or 'nothing to report'}"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treecast.cli.console import Console
-from treecast.cli.sizes import size_or_none
+from treecast.cli.sizes import size_or_zero
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _add_documents(kinds: argparse._SubParsersAction[Any]) -> None:
     _add_settings(
         shape,
         [
-            ("--bytes", "N", size_or_none, "size on average; 0: as it comes (default 30000)"),
+            ("--bytes", "N", size_or_zero, "size on average; 0: as it comes (default 30000)"),
             ("--depth-max", "N", int, "levels (default 10)"),
             ("--repeats-max", "N", int, "of parts marked * or + (default 4)"),
             ("--recursion-max", "N", int, "ancestors of the same name (default: any)"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treecast.cli.up_settings import Effective, Mistake, SettingsError
+from treecast.cli.wording import plural
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
     """
     for broker in picture["brokers"]:
         state = "up" if broker["is_up"] else "down"
-        counts = f"{_plural(broker['subscriptions'], 'subscription')}, {_plural(broker['restarts'], 'restart')}"
+        counts = f"{plural(broker['subscriptions'], 'subscription')}, {plural(broker['restarts'], 'restart')}"
         if broker.get("replicas"):
             places = f"at {printable(broker['host'])}, backup {printable(broker['backup']) or 'none'}"
             counts += f", {broker['replicas']} ({places})"
@@ -71,7 +72,7 @@ def network_lines(picture: Mapping[str, Any]) -> Iterator[str]:
         for link in picture["links"]:
             if link["root"] == root:
                 rates = f"{link['documents_per_second']:,g} documents/s, {link['bytes_per_second']:,.0f} bytes/s"
-                totals = f"{_plural(link['documents'], 'document')}, {_plural(link['bytes'], 'byte')}"
+                totals = f"{plural(link['documents'], 'document')}, {plural(link['bytes'], 'byte')}"
                 ends = f"{'  ' * link['depth']}{printable(link['parent'])} -> {printable(link['child'])}"
                 yield f"{ends}: {rates}; {totals}{_savings(link)}; a table of {_table(link)}"
 
@@ -83,8 +84,4 @@ def _table(link: Mapping[str, Any]) -> str:
 
 def _savings(link: Mapping[str, Any]) -> str:
     """How much smaller documents were, by what was done before the link."""
-    return f", {_plural(link['bytes_saved'], 'byte')} saved" if link.get("bytes_saved") else ""
-
-
-def _plural(value: int, noun: str) -> str:
-    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+    return f", {plural(link['bytes_saved'], 'byte')} saved" if link.get("bytes_saved") else ""

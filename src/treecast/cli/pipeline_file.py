@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
+from treecast.cli.sizes import FACTORS
 from treecast.document import Limits
 from treecast.errors import PipelineError
 from treecast.inputs.subscriptions import FORMATS
@@ -25,7 +26,6 @@ from treecast.spark.stream.batches import is_elsewhere
 
 T = TypeVar("T")
 DELIVERY_LIMITS = tuple(asdict(DeliveryLimits()))
-FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def read(path: str) -> Pipeline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-_FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def size(text: str) -> int:
@@ -13,12 +13,12 @@ def size(text: str) -> int:
     >>> size("64K")
     65536
     """
-    return size_or_none(text, least=1)
+    return size_or_zero(text, least=1)
 
 
-def size_or_none(text: str, *, least: int = 0) -> int:
-    """The same, where 0 stands for no size at all."""
-    digits, factor = (text[:-1], _FACTORS[text[-1].upper()]) if text[-1:].upper() in _FACTORS else (text, 1)
+def size_or_zero(text: str, *, least: int = 0) -> int:
+    """The same, but 0 is allowed."""
+    digits, factor = (text[:-1], FACTORS[text[-1].upper()]) if text[-1:].upper() in FACTORS else (text, 1)
     if not digits.isascii() or not digits.isdigit() or int(digits) < least:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size: write a number such as 4096, 64K or 1G")
     return int(digits) * factor

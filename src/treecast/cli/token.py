@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treecast.cli.serving import add_subcommand
+from treecast.cli.sizes import FACTORS
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ REVOKE_EPILOG = """\
 example:
   treecast token revoke --data news-data 5f1c0a2bcc17"""
 
-UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+UNITS = {"": 1, **FACTORS}
 SECONDS = {"m": 60, "h": 3_600, "d": 86_400}
 LIMITS = {
     "documents_per_second": "documents to publish",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from treecast.cli.sizes import FACTORS
 from treecast.errors import PipelineError
 
 PREFIX = "TREECAST_UP_"
@@ -28,7 +29,7 @@ NUMBER_MAX = 1 << 53
 LOG_LEVELS = ("debug", "info", "warning", "error")
 POLICIES = ("load", "content")
 DURATIONS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+SIZES = {"": 1, **FACTORS, "T": 1 << 40}
 
 
 class Setting(NamedTuple):

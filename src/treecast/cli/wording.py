@@ -35,6 +35,14 @@ EXPLAINED_MAX = 20
 EXPLAINED_BYTES_MAX = 1 << 20
 
 
+def plural(value: int, noun: str) -> str:
+    """
+    >>> plural(1, "byte"), plural(1_234, "byte")
+    ('1 byte', '1,234 bytes')
+    """
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
 def in_flags(message: str) -> str:
     """The message with flags of `treecast match` where it names arguments of Python."""
     message = _LIMIT.sub(_as_flag, message)

@@ -210,8 +210,8 @@ class Connection:
     def _no_connection(self) -> TransportError:
         address = format_address(self._host, self._port)
         error = self._error
-        said = reason_of(error) if error is not None else "it does not answer"
-        reason, _, hint = said.partition("\n  hint: ")
+        text = reason_of(error) if error is not None else "it does not answer"
+        reason, _, hint = text.partition("\n  hint: ")
         if hint:
             pass  # the other side has said what helps
         elif self._tls is not None and not isinstance(error, ConnectionRefusedError):

@@ -6,6 +6,8 @@ it starts with request 1 again, as it learns from `Welcome`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from treecast.overlay.broker.refused import RequestError, check_name, refusal
@@ -87,8 +89,15 @@ class Clients:
         if turn.now_ms - self._swept_ms < MINUTE_MS:
             return
         self._swept_ms = turn.now_ms
+        self._forget(lambda row: turn.now_ms - row.heard_ms > self._settings.client_ms, turn)
+
+    def forget_answers(self, turn: Turn) -> None:
+        """Those that were given may be of other requests with the same numbers: who got some begins anew."""
+        self._forget(lambda row: bool(row.answered), turn)
+
+    def _forget(self, is_over: Callable[[ClientRow], bool], turn: Turn) -> None:
         for name, data in self._shadow.rows(CLIENTS, ""):
-            if turn.now_ms - decode(data, ClientRow).heard_ms > self._settings.client_ms:
+            if is_over(decode(data, ClientRow)):
                 turn.delete(CLIENTS, name)
                 self._rows.forget(name)
                 self.count -= 1

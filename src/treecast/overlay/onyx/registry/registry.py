@@ -21,7 +21,7 @@ import msgspec
 from treecast.errors import TreecastError
 from treecast.overlay.broker.clients import Clients
 from treecast.overlay.broker.refused import RequestError, refusal
-from treecast.overlay.broker.rows import CLIENTS, META, ClientRow, decode
+from treecast.overlay.broker.rows import CLIENTS, META, decode
 from treecast.overlay.broker.schemas import Schemas
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
@@ -111,7 +111,7 @@ class Registry:
         self.catalog = Catalog(self._shadow, self.settings, self._counters.catalog)
         self.hosts = Hosts(self._shadow, self.settings)
         self.roles = Roles(self._shadow, self.settings)
-        limits = self._limits = BrokerSettings(clients_max=self.settings.clients_max, client_ms=self.settings.client_ms)
+        limits = BrokerSettings(clients_max=self.settings.clients_max, client_ms=self.settings.client_ms)
         self.relearning = Relearning.load(self, self._shadow.get(META, "relearnt"))
         self._clients = Clients(self._shadow, self._shadow.stored_count(CLIENTS), limits)
         self._schemas = Schemas(limits)
@@ -179,10 +179,10 @@ class Registry:
         self.ignored += not self._waiting.put(sender, message)
 
     def _take_waiting(self, now_ms: int) -> list[Effect]:
-        """What was put off, once more: one group of changes each."""
+        """What need not wait any more: one group of changes each."""
         effects: list[Effect] = []
         if self.is_in_charge:
-            for sender, message in self._waiting.take():
+            for sender, message in self._waiting.take(lambda message: not self.relearning.has_to_wait(message, now_ms)):
                 effects += self.receive(sender, message, now_ms)
         return effects
 
@@ -190,9 +190,7 @@ class Registry:
         match message:
             case Hello() | Request() | Migrated() if not self.pair.has_room():
                 self.ignored += 1  # it will come again
-            case Request() if self.relearning.has_to_wait(message.command, turn.now_ms):
-                self._put_off(sender, message)
-            case WhereIs() if self.relearning.has_to_wait(message, turn.now_ms):
+            case Request() | WhereIs() if self.relearning.has_to_wait(message, turn.now_ms):
                 self._put_off(sender, message)
             case Hello():
                 self._clients.welcome(self.name, "", sender, message.nonce, turn)
@@ -363,11 +361,8 @@ class Registry:
         self._counters = counters  # stored with the group: see _finish
 
     def forget_clients(self, turn: Turn) -> None:
-        """Numbers of requests are from before: an answer may be that of another request. Clients begin anew."""
-        names = [name for name, data in self._shadow.rows(CLIENTS, "") if decode(data, ClientRow).answered]
-        for name in names:
-            turn.delete(CLIENTS, name)
-        self._clients = Clients(self._shadow, self._clients.count - len(names), self._limits)
+        """Numbers of their requests are from before."""
+        self._clients.forget_answers(turn)
 
     def restore_view(self, brokers: dict[str, BrokerInfo], turn: Turn) -> None:
         """Brokers that were the last view's get time to be heard."""

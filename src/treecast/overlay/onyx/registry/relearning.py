@@ -26,7 +26,7 @@ import msgspec
 
 from treecast.overlay.broker.rows import META, decode
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Command, Inspect, Inspected, PlaceSubscription, RemovePlace
+from treecast.overlay.messages import Inspect, Inspected, PlaceSubscription, RemovePlace, Request
 from treecast.overlay.onyx.control_messages import (
     ENTRIES_MAX,
     AskCatalog,
@@ -278,12 +278,12 @@ class Relearning:
 
     # --- where subscriptions are --------------------------------------------------------------------------------------
 
-    def has_to_wait(self, message: Command | WhereIs, now_ms: int) -> bool:
+    def has_to_wait(self, message: Request | WhereIs, now_ms: int) -> bool:
         """No broker was heard yet, and some may know more; or it is about a subscription that is not known, or only
         from an older disk, while a broker that is there may host it."""
         if self._has_heard_nobody(now_ms):
             return True
-        match message:
+        match message.command if isinstance(message, Request) else message:
             case PlaceSubscription(id=id) | RemovePlace(id=id) | WhereIs(thing="subscription", name=id):
                 row = self._registry.hosts.row(id)
                 return (row is None or row.number <= self.old_ids) and self.is_asking(now_ms)

@@ -121,7 +121,9 @@ class RoutingQuery(msgspec.Struct, frozen=True):
         except (msgspec.MsgspecError, ValueError, IndexError):  # ValueError: a token that is no UTF-8
             raise PeerError("a routing query cannot be decoded", code="TC404") from None
         is_right = all(map(is_whole, wire.tokens)) and all(map(is_well_formed, conjunctions))
-        if not is_right or any(map(goes_on, (*conjunctions, *dict(sets)) if any(map(_is_leaf, wire.tokens)) else ())):
+        if is_right and any(map(_is_leaf, wire.tokens)):
+            is_right = not any(map(goes_on, (*conjunctions, *dict(sets))))
+        if not is_right:
             raise PeerError("a routing query holds something that is not a path", code="TC404")
         if not all(_is_value_row(form, values) for form, values in sets):
             raise PeerError("a routing query holds something that is not a set of values", code="TC404")
@@ -233,11 +235,7 @@ def is_well_formed(conjunction: Conjunction) -> bool:
 
 def goes_on(conjunction: Conjunction) -> bool:
     """Whether something is to be below an attribute or a text."""
-    for path in conjunction:
-        *above, _ = [token for token in path if token[0] == "/"] or [""]
-        if any(map(_is_leaf, above)):
-            return True
-    return False
+    return any(_is_leaf(step) for path in conjunction for step in [token for token in path if token[0] == "/"][:-1])
 
 
 def _is_leaf(token: str) -> bool:
