@@ -48,8 +48,11 @@ class Hosting(Member):
     """Says which subscriptions it has."""
 
     hosted: tuple[str, ...] = ()
+    is_mute = False
 
     def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
+        if isinstance(message, Inspect) and self.is_mute:
+            return []
         if isinstance(message, Inspect):
             rows: list[dict[str, str | int]] = [{"key": id} for id in sorted(self.hosted) if id > message.after]
             return [Send(sender, Inspected(message.question, rows[: message.count_max]))]
@@ -74,6 +77,13 @@ class Network(ControlNetwork):
         member = self.peers[name]
         assert isinstance(member, Hosting)
         member.hosted += ids
+
+    def mute(self, *names: str) -> None:
+        """They do not say what they host."""
+        for name in names:
+            member = self.peers[name]
+            assert isinstance(member, Hosting)
+            member.is_mute = True
 
     def lose_registry(self) -> None:
         self.stop(REGISTRY)
@@ -217,6 +227,19 @@ def test_nobody_is_told_what_there_is_not_before_a_broker_is_heard() -> None:
     assert network.where("qa") is None
     network.run(2_000)
     assert network.where("qa") == ""
+
+
+def test_a_heartbeat_is_enough_for_what_waits() -> None:
+    """What comes after it must not overtake what was asked before."""
+    network = settled()
+    network.stop(REGISTRY)
+    network.start(REGISTRY)
+    assert network.where("qa") is None
+    before = len(network.sent)
+    network.now_ms += 1_000
+    network.do("a", network.peers["a"].tick(network.now_ms))
+    answers = [message.broker for _, to, message in network.sent[before:] if to == "x" and isinstance(message, Located)]
+    assert answers == ["a"]
 
 
 def test_questions_that_wait_are_bounded() -> None:
@@ -461,6 +484,34 @@ def test_places_that_only_an_older_disk_knows() -> None:
     assert network.ask(PlaceSubscription("qa", location=(50.0, 0.0))).places[0].broker == other
     network.run(2_000)
     assert {row["key"]: row["host"] for row in network.rows("subscriptions")} == {"qa": other, "qc": "c"}
+
+
+def test_a_place_of_an_older_disk_is_not_told_before_brokers_have_said_where_things_are() -> None:
+    network = settled()
+    older = network.copy_disk(REGISTRY)
+    network.ask(RegisterSource("last"))
+    network.run(1_000)
+    network.mute("a", "b", "c")
+    network.put_back(REGISTRY, older)
+    network.run(4_000)
+    assert network.registry().is_in_charge and network.where("qa") is None, "it may be elsewhere by now"
+    network.run(LONG_MS)
+    assert network.where("qa") == "a", "they give no answer"
+
+
+def test_a_place_that_was_given_again_is_not_dropped() -> None:
+    """Its broker comes back, and says what it hosts, before the subscription is there."""
+    network = settled()
+    older = network.copy_disk(REGISTRY)
+    network.ask(RegisterSource("last"))
+    network.run(1_000)
+    network.stop("c")
+    network.put_back(REGISTRY, older)
+    network.run(LONG_MS)
+    assert network.ask(PlaceSubscription("qc", location=(2.0, 0.0))).places[0].broker == "c"
+    network.start("c")
+    network.run(2_000)
+    assert network.where("qc") == "c"
 
 
 def test_no_request_gets_the_answer_of_another_one() -> None:

@@ -197,3 +197,12 @@ def test_a_registry_that_lost_its_store_learns_who_serves(state: str) -> None:
     network.run(5_000)
     assert network.role("b1").primary == "host:b1" and network.state("b1") == state
     assert network.served("b1").broker.last_document == documents
+
+
+def test_brokers_say_what_their_host_can_send() -> None:
+    network = HostNetwork(2)
+    host = network.peers[host_name("b1")]
+    host.listens("b1:1", (0.0, 0.0), bandwidth=1_000)
+    network.run(1_000)
+    info = network.registry.view.brokers["b1"]
+    assert (info.address, info.bandwidth) == ("b1:1", 1_000)
