@@ -63,6 +63,15 @@ public:
     template <class Visit>
     void arrays(Visit&& visit) { visit(entries_), visit(records_), visit(bits_), visit(ranks_), visit(lists_); }
 
+    // Two steps ahead of each(), for one who looks into several directories: what the next step reads is on its way then.
+    void expect(uint32_t directory) const { __builtin_prefetch(&entries_[directory]); }
+    void approach(uint32_t directory) const {
+        const Entry& entry = entries_[directory];
+        if (entry.wide) __builtin_prefetch(bits_.data() + entry.place);
+        else __builtin_prefetch(lists_.data() + entry.place);
+        __builtin_prefetch(records_.data() + entry.records);
+    }
+
     // Calls f(record, mask) for the sources that the directory has records for, ascending. Two passes over what is found: the
     // first asks for the records early.
     template <class Bits, class F>

@@ -165,6 +165,7 @@ void Lazy::run(const Document& document, const std::vector<uint8_t>& has_text, N
         tidy();
     }
     size_t done = run_cached(document, has_text, names, out);
+    if (visitor_) visitor_->finish();
     if (done < document.elements()) run_plain(document, done, has_text, names, out);
 }
 
@@ -368,7 +369,10 @@ void Lazy::run_plain(const Document& document, size_t begin, const std::vector<u
         if (frames_.size() < depth + 2) frames_.resize(2 * depth + 2);
         Frame& frame = frames_[depth + 1];
         enter(frames_[depth], frame, element_symbol(document.name[i], names), out);
-        if (visitor_ && frame.accept.size) visitor_->visit(static_cast<uint32_t>(i), frame.accept);
+        if (visitor_ && frame.accept.size) {
+            visitor_->visit(static_cast<uint32_t>(i), frame.accept);
+            visitor_->finish();
+        }
         if (frame.dead) {
             i += document.size[i] - 1;
             continue;

@@ -40,7 +40,8 @@ public:
 // Who wants to know which paths end at which element, not only in which document.
 class ElementVisitor {
 public:
-    virtual void visit(uint32_t element, WordsView accepts) = 0;      // the accept ids stay until it returns
+    virtual void visit(uint32_t element, WordsView accepts) = 0;      // the accept ids stay until finish() returns
+    virtual void finish() = 0;                                        // comes after each visit, or after several
 
 protected:
     ~ElementVisitor() = default;

@@ -134,6 +134,7 @@ void ValuePathsRun::run(const Document& document, NameResolver& names, AnswerBit
     document_ = &document;
     names_ = &names;
     out_ = &out;
+    asked_count_ = 0;
     is_hard_ = simd_level() >= Simd::avx2;
     lazy_.visit_elements(document, names, *this);
 }
@@ -143,24 +144,51 @@ void ValuePathsRun::visit(uint32_t element, WordsView accepts) {
     for (size_t a = document_->attribute_begin[element], end = document_->attribute_end(element); a < end; ++a) {
         const Groups& about = groups(document_->attribute_name[a]);
         if (!about.count) continue;
-        std::string_view value = document_->value(document_->attribute_value[a]);
-        const double number = about.numbers ? to_number(value) : std::nan("");
+        const std::string_view value = document_->value(document_->attribute_value[a]);
+        for (uint32_t g = 0; g < about.count; ++g) {
+            if (asked_count_ == asked_max) finish();
+            Asked& asked = asked_[asked_count_];
+            asked = {{about.group[g], none, 0, value}, accepts};
+            asked_count_ += values.begin(asked.search);
+        }
+        if (!about.numbers) continue;
+        const double number = to_number(value);
         for (uint32_t g = 0; g < about.count; ++g)
-            for (uint32_t test : {values.equal_text(about.group[g], value), values.equal_number(about.group[g], number)}) {
-                if (test == none) continue;
-#if TREECAST_X86
-                if (is_hard_) {
-                    accept<HardBits>(test, accepts);
-                    continue;
-                }
-#endif
-                accept<SoftBits>(test, accepts);
-            }
+            if (uint32_t test = values.equal_number(about.group[g], number); test != none) accept(test, accepts);
     }
 }
 
-template <class Bits>
+// PERF: bench/network_cpu.py. Each look-up is some loads that wait for each other, from memory that is in no cache. Those of several
+// values wait together.
+void ValuePathsRun::finish() {
+    const Values& values = paths_.values();
+    const auto& directories = paths_.directories();
+    auto keep = [this](auto&& is_kept) {
+        size_t kept = 0;
+        for (size_t i = 0; i < asked_count_; ++i)
+            if (is_kept(asked_[i].search)) asked_[kept++] = asked_[i];
+        asked_count_ = kept;
+    };
+    keep([&](Values::Search& search) { return values.narrow(search); });
+    for (const Asked& asked : std::span(asked_, asked_count_)) {
+        values.approach(asked.search);
+        directories.expect(asked.search.test);
+    }
+    keep([&](Values::Search& search) { return values.finish(search); });
+    for (const Asked& asked : std::span(asked_, asked_count_)) directories.approach(asked.search.test);
+    for (const Asked& asked : std::span(asked_, asked_count_)) accept(asked.search.test, asked.paths);
+    asked_count_ = 0;
+}
+
 void ValuePathsRun::accept(uint32_t test, WordsView paths) {
+#if TREECAST_X86
+    if (is_hard_) return accept_with<HardBits>(test, paths);
+#endif
+    accept_with<SoftBits>(test, paths);
+}
+
+template <class Bits>
+void ValuePathsRun::accept_with(uint32_t test, WordsView paths) {
     ++looked_at_;
     paths_.directories().template each<Bits>(test, paths, scratch_, [&](const ValuePaths::Record& record, uint64_t mask) {
         if (!(mask & record.paths)) return;

@@ -93,8 +93,16 @@ private:
     };
     const Groups& groups(uint32_t name);
     void visit(uint32_t element, WordsView accepts) override;
-    template <class Bits>
+    void finish() override;
     void accept(uint32_t test, WordsView paths);
+    template <class Bits>
+    void accept_with(uint32_t test, WordsView paths);
+
+    struct Asked {                                          // for a value, at the end of these paths
+        Values::Search search;
+        WordsView paths;
+    };
+    static constexpr size_t asked_max = 16;                 // at a time
 
     const ValuePaths& paths_;
     Lazy lazy_;
@@ -105,6 +113,8 @@ private:
     const Document* document_ = nullptr;
     NameResolver* names_ = nullptr;
     AnswerBits* out_ = nullptr;
+    Asked asked_[asked_max];
+    size_t asked_count_ = 0;
     bool is_hard_ = false;                                  // which instructions there are
 };
 

@@ -10,12 +10,7 @@ namespace treecast {
 
 namespace {
 // A table of its own, not IdSlots: it is saved as it is, and each slot has half of the hash next to the number.
-constexpr uint64_t empty_place = ~0ull;
-
-// The filter is small enough to stay in the cache, and says of most texts that they are not in the table.
 constexpr size_t filter_bits_per_place = 4;
-uint64_t filter_place(uint64_t hash, size_t words) { return (hash >> 6) & (words - 1); }
-uint64_t filter_bits(uint64_t hash) { return 1ull << (hash & 63) | 1ull << (hash >> 58); }
 }
 
 // Seeds come from the conditions themselves, so that equal machines are saved as equal bytes.
@@ -68,24 +63,11 @@ void Values::build(const std::vector<Condition>& conditions) {
 
 void Values::add_text(uint32_t test) {
     size_t mask = table_.size() - 1;
-    uint64_t hash = hash_bytes(text(test), uint64_t(labels_[test]) << 3 | static_cast<int>(tests_[test]), seeds_);
+    const uint64_t hash = this->hash(labels_[test], tests_[test], text(test));
     size_t at = hash & mask;
     while (table_[at] != empty_place) at = (at + 1) & mask;
     table_[at] = hash >> 32 << 32 | test;
-    filter_[filter_place(hash, filter_.size())] |= filter_bits(hash);
-}
-
-uint32_t Values::find(uint32_t label, ValueTest test, std::string_view value) const {
-    size_t mask = table_.size() - 1;
-    uint64_t hash = hash_bytes(value, uint64_t(label) << 3 | static_cast<int>(test), seeds_);
-    // PERF: bench/shapes.py. Most values match no test: a look at the filter is enough.
-    if (~filter_[filter_place(hash, filter_.size())] & filter_bits(hash)) return none;
-    for (size_t at = hash & mask; table_[at] != empty_place; at = (at + 1) & mask) {
-        if ((table_[at] ^ hash) >> 32) continue;
-        uint32_t i = static_cast<uint32_t>(table_[at]);
-        if (labels_[i] == label && tests_[i] == test && text(i) == value) return i;
-    }
-    return none;
+    filter_[filter_place(hash)] |= filter_bits(hash);
 }
 
 // Aho and Corasick: the texts as a trie, then, by depth, where to fall back to. The texts are sorted, so those that share a
