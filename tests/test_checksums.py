@@ -10,7 +10,7 @@ import pytest
 
 from treecast._native import testing
 from treecast.overlay.checksums import checked_rows, crc32, log_records
-from treecast.overlay.storage import AppendMany, one_by_one
+from treecast.overlay.storage import BODY_HEAD_BYTES, AppendMany, one_by_one
 from treecast.serve.store.segment import header
 from treecast.serve.store.tables import Table
 
@@ -34,13 +34,13 @@ def test_every_length_and_beginning(simd: int) -> None:
 
 def test_records_of_a_log() -> None:
     bodies = [b"<a/>", b"", b"x" * 1000]
-    many = AppendMany(7, b"".join(bodies), [4, 4, 1004])
-    records, offsets = log_records(b"MARKMARK", 7, many.data, many.ends)
+    many = AppendMany.of(7, bodies)
+    records, offsets = log_records(b"MARKMARK", 7, many.data, many.ends, BODY_HEAD_BYTES)
     single = [header(b"MARKMARK", change.number, change.body) + change.body for change in one_by_one([many])]  # type: ignore[union-attr]
     assert records == b"".join(single) and offsets == [0, len(single[0]), len(single[0]) + len(single[1])]
-    for wrong in ([5, 4], [4, 2000]):
+    for wrong in ([9, 8], [4], [9, 12], [9, 2000]):
         with pytest.raises(ValueError, match="bod"):
-            log_records(b"MARKMARK", 7, many.data, wrong)
+            log_records(b"MARKMARK", 7, many.data, wrong, BODY_HEAD_BYTES)
 
 
 @pytest.mark.parametrize("keys", [(-(1 << 63), -1, 0, 7, (1 << 63) - 1), ("", "a", "ä", "\U0001f600")])

@@ -16,9 +16,19 @@ from treecast.index import Index
 from treecast.overlay.broker.rows import DocumentRow, EarlyRow, decode, encode
 from treecast.overlay.onyx.network_messages import Parcel
 from treecast.overlay.onyx.parcels import Parcels
+from treecast.overlay.storage import BODY_HEAD_BYTES, AppendMany, packed_body
 from treecast.wire import Codec
 
 IDS = ("a", "b", "c", "d" * 40)
+
+
+def bodies_of(message: tuple[bytes, int, list[tuple[int, int]], int, int]) -> list[int]:
+    """The numbers of a message's payloads."""
+    _, count, ranges, _, _ = message
+    numbers = [number for first, last in ranges for number in range(first, last + 1)]
+    assert len(numbers) == count
+    assert all(ended[1] + 1 != begins[0] for ended, begins in pairwise(ranges)), "neighbours are one range"
+    return numbers
 
 
 def batch_of(index: Index, draw: Random, count: int) -> tuple[_native.DeliveryBatch, list[list[str]]]:
@@ -68,7 +78,7 @@ class Trial:
         assert numbers == [self.number + 1, 0, self.number + 2] and rows[0] == [numbers[0], numbers[2]]
         self.number += 2
         first, _ = (decode(row, DocumentRow) for row in rows[1])
-        assert first == DocumentRow("s", "", 5, 7, ends[0], wanted[0], [7] * len(wanted[0]), "o", 8)
+        assert first == DocumentRow("s", "", 5, 7, ends[0] - BODY_HEAD_BYTES, wanted[0], [7] * len(wanted[0]), "o", 8)
         assert len(ends) == 2 and len(data) == ends[1]  # a document is the payload of all its deliveries
         left = []
         for at in (0, 2):
@@ -89,9 +99,10 @@ class Trial:
         if made is None:
             return
         read = msgspec.msgpack.decode(made[0])
-        assert [(item[0], item[1]) for item in read] == items and made[2] == len(items)
+        assert [(item[0], item[1]) for item in read] == items and made[3] == len(items)
+        bodies = bodies_of(made)
         assert all(item[2:4] == [5, 1] and item[5:] == ["o", 8] for item in read)
-        assert {item[4] for item in read} == set(range(len(made[1]))) and len(set(made[1])) == len(made[1])
+        assert {item[4] for item in read} == set(range(len(bodies))) and len(set(bodies)) == len(bodies)
         assert self.lanes.take_again(self.lane, self.message) == made
         self.messages[self.message] = [(self.serials[id], id, document) for id, document in items]
 
@@ -150,9 +161,9 @@ def test_native_columns_are_checked() -> None:
         with pytest.raises(ValueError, match="lengths"):
             lanes.store(batch, None, wrong[0], wrong[1], wrong[2], wrong[3], wrong[4], 6, 8, {})
     numbers, rows, bodies, others, touched = lanes.store(batch, None, ["s"], [""], [3], "", [0], 6, 8, {})
-    assert (numbers, bodies, others, touched) == ([7], (b"<a/>", [4]), [], [lane])
+    assert (numbers, bodies, others, touched) == ([7], (packed_body(b"<a/>"), [9]), [], [lane])
     assert decode(rows[1][0], DocumentRow) == DocumentRow("s", "", 3, 9, 4, ["q"], [9])
-    assert lanes.take(lane, 1, 10, 100) == (b"\x91\x97\xa1q\x07\x03\x01\x00\xa0\x00", [9], 1, 5)
+    assert lanes.take(lane, 1, 10, 100) == (b"\x91\x97\xa1q\x07\x03\x01\x00\xa0\x00", 1, [(9, 9)], 1, 5)
     assert lanes.depth(slot) == (1, 0) and lanes.first_unfinished() == 7
     with pytest.raises(RuntimeError, match="twice"):
         lanes.join("q", lane, 2, 0, 5)
@@ -174,8 +185,14 @@ def test_bodies_of_documents_and_payloads() -> None:
         early = {3: encode(EarlyRow("steps"))}
         numbers, rows, (data, ends), others, _ = lanes.store(batch, None, *columns, 20, 30, early)
         assert numbers == [21, 0, 22, 23, 0] and rows[0] == [21, 22, 23] and len(others) == 6
-        bodies = [data[begin:end] for begin, end in pairwise([0, *ends])]
-        assert bodies == [given[0], b"<b>1</b>", given[2], given[3], b"<b>2</b>"]
+        stored = AppendMany(31, data, ends)
+        assert [stored.body(number) for number in range(31, 36)] == [
+            given[0],
+            b"<b>1</b>",
+            given[2],
+            given[3],
+            b"<b>2</b>",
+        ]
         assert [decode(row, DocumentRow) for row in rows[1]] == [
             DocumentRow("s", "v", 1, 31, 15, ["whole", "part", "also"], [31, 32, 32], "o", 11),
             DocumentRow("s", "x", 3, 33, 4, ["whole"], [33], "o", 13),
@@ -183,7 +200,7 @@ def test_bodies_of_documents_and_payloads() -> None:
         ]
     batch = index.render_columns(given, report=True, texts=_native.Texts.all)
     numbers, rows, (data, ends), _, _ = lanes.store(batch, [False, True, True, False, False], *columns, 0, 0, {})
-    assert (numbers, data, ends) == ([0, 1, 2, 0, 0], b"<c/><a/>", [4, 8])
+    assert (numbers, AppendMany(1, data, ends)) == ([0, 1, 2, 0, 0], AppendMany.of(1, [b"<c/>", b"<a/>"]))
     assert decode(rows[1][0], DocumentRow) == DocumentRow("s", "w", 2, 1, 4, [], [], "o", 12)
 
 
@@ -246,7 +263,8 @@ class Line:
         assert made is not None
         items = msgspec.msgpack.decode(made[0])
         assert all((published, origin) == (10 * number, 10 * number) for _, number, published, _, _, _, origin in items)
-        assert [made[1][place] for _, _, _, _, place, _, _ in items] == [number for _, number, *_ in items]
+        bodies = bodies_of(made)
+        assert [bodies[place] for _, _, _, _, place, _, _ in items] == [number for _, number, *_ in items]
         return [(id, number) for id, number, *_ in items]
 
     def acknowledge(self, *messages: int) -> dict[str, Any]:
@@ -315,7 +333,7 @@ def test_a_long_time_to_acknowledge(given: int, told: int) -> None:
     line.lanes.join("a", line.lane, 1, 0, given)
     line.publish(["a"])
     made = line.lanes.take(line.lane, 1, 10, 1 << 20)
-    assert made is not None and made[3] == told
+    assert made is not None and made[4] == told
 
 
 def test_a_slot_of_the_index_that_is_used_again() -> None:
@@ -367,10 +385,11 @@ def test_bodies_of_a_message_are_numbered_as_they_come() -> None:
     made = lanes.take(lane, 1, 100, 1 << 20)
     assert made is not None
     items = msgspec.msgpack.decode(made[0])
-    assert made[1] == list(dict.fromkeys(made[1][item[4]] for item in items)), "in the order in which they come"
-    bodies = {(item[0].rstrip("2"), item[1]): made[1][item[4]] for item in items}
+    numbers = bodies_of(made)
+    assert numbers == list(dict.fromkeys(numbers[item[4]] for item in items)), "in the order in which they come"
+    bodies = {(item[0].rstrip("2"), item[1]): numbers[item[4]] for item in items}
     assert bodies == {("part", 1): 2, ("whole", 1): 1, ("other", 1): 3, ("part", 2): 5, ("whole", 2): 4}
-    assert len(items) == 9 and len(made[1]) == 5
+    assert len(items) == 9 and len(numbers) == 5
 
 
 def test_cursors_that_are_equal_are_one_object() -> None:

@@ -32,8 +32,9 @@ private:
 
 uint32_t checksum(nb::handle data, uint32_t before) { return crc32(Exported(data).view(), before); }
 
-// Records of serve/store/segment.py, one behind the other: mark, number, length, checksum of these and the body, body.
-nb::tuple log_records(const nb::bytes& mark, uint64_t first, const nb::bytes& data, const std::vector<size_t>& ends) {
+// Records of serve/store/segment.py, one behind the other: mark, number, length, checksum of these and the body, body. What is given
+// has a head before each body, which no record has.
+nb::tuple log_records(const nb::bytes& mark, uint64_t first, const nb::bytes& data, const std::vector<size_t>& ends, size_t head_bytes) {
     std::string_view bodies = view(data);
     if (!ends.empty() && ends.back() > bodies.size()) throw nb::value_error("bodies are missing");
     std::string out;
@@ -42,8 +43,8 @@ nb::tuple log_records(const nb::bytes& mark, uint64_t first, const nb::bytes& da
     offsets.reserve(ends.size());
     size_t begin = 0;
     for (size_t end : ends) {
-        if (end < begin) throw nb::value_error("a body ends before it begins");
-        std::string_view body = bodies.substr(begin, end - begin);
+        if (end < begin || end - begin < head_bytes) throw nb::value_error("a body ends before it begins");
+        std::string_view body = bodies.substr(begin + head_bytes, end - begin - head_bytes);
         const size_t at = out.size();
         offsets.push_back(at);
         out += view(mark);
@@ -91,8 +92,8 @@ nb::list checked_rows(uint32_t seed, const nb::dict& rows) {
 void bind_checksum(nb::module_& m, nb::module_& testing) {
     m.def("crc32", &checksum, nb::arg("data"), nb::arg("before") = 0, nb::sig("def crc32(data: bytes | bytearray | memoryview, before: int = 0) -> int"),
           "As zlib.crc32.");
-    m.def("log_records", &log_records, nb::arg("mark"), nb::arg("first"), nb::arg("data"), nb::arg("ends"),
-          nb::sig("def log_records(mark: bytes, first: int, data: bytes, ends: Sequence[int]) -> tuple[bytes, list[int]]"),
+    m.def("log_records", &log_records, nb::arg("mark"), nb::arg("first"), nb::arg("data"), nb::arg("ends"), nb::arg("head_bytes"),
+          nb::sig("def log_records(mark: bytes, first: int, data: bytes, ends: Sequence[int], head_bytes: int) -> tuple[bytes, list[int]]"),
           "Bodies with consecutive numbers as records of a log, and where each begins: see treecast.serve.store.segment.");
     m.def("checked_rows", &checked_rows, nb::arg("seed"), nb::arg("rows"),
           nb::sig("def checked_rows(seed: int, rows: dict) -> list[tuple[int | str, bytes]]"),

@@ -4,6 +4,7 @@
 #include "index/index.hpp"
 #include "lanes/batch_rows.hpp"
 #include "lanes/lanes.hpp"
+#include "lanes/message_pack.hpp"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -112,14 +113,17 @@ RenderedColumns rendered_columns(const DeliveryBatch& batch) {
             batch.own_payloads, batch.text_ends, {batch.texts.data(), batch.texts.size()}};
 }
 
-// All bodies as one object, and where each of them ends.
+// All bodies as one object, each with its head (AppendMany of overlay/storage.py), and where each of them ends.
 nb::tuple join_bodies(const BatchBodies& made) {
-    nb::object data = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(made.bytes)));
+    constexpr size_t head = message_pack::long_binary_head;
+    nb::object data = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(made.bytes + head * made.bodies.size())));
     if (!data.is_valid()) throw nb::python_error();
     char* to = bytes_data(data.ptr());
     std::vector<size_t> ends;
     size_t size = 0;
     for (std::string_view body : made.bodies) {
+        message_pack::write_long_binary_head(body.size(), to + size);
+        size += head;
         if (!body.empty()) std::memcpy(to + size, body.data(), body.size());
         ends.push_back(size += body.size());
     }
@@ -192,9 +196,20 @@ nb::tuple store_parcels(NamedLanes& lanes, const DeliveryBatch& batch, const Hel
     return store_known(lanes, batch, std::nullopt, given, last_document, last_body);
 }
 
+// Mostly they are neighbours.
+nb::list ranges_of(const std::vector<int64_t>& numbers) {
+    nb::list ranges;
+    for (size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {
+        do ++end;
+        while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1);
+        ranges.append(nb::make_tuple(numbers[begin], numbers[end - 1]));
+    }
+    return ranges;
+}
+
 nb::object object_of(const Lanes::Message& message) {
     if (!message.count) return nb::none();
-    return nb::make_tuple(bytes_of(message.items), message.bodies, message.count, message.acknowledge_ms);
+    return nb::make_tuple(bytes_of(message.items), message.bodies.size(), ranges_of(message.bodies), message.count, message.acknowledge_ms);
 }
 
 nb::object take(NamedLanes& lanes, uint32_t lane, uint64_t number, size_t items_max, size_t bytes_max) {
@@ -258,11 +273,13 @@ void bind_lanes(nb::module_& m) {
                      "list[tuple[int, str]], list[int]]"),
              "The same for parcels, from one of them on: what is known of a document stands in it.")
         .def("take", &take, nb::arg("lane"), nb::arg("number"), nb::arg("items_max"), nb::arg("bytes_max"),
-             nb::sig("def take(self, lane: int, number: int, items_max: int, bytes_max: int) -> tuple[bytes, list[int], int, int] | None"),
-             "The next message: its items, the bodies of its payloads, how many items, and the least time to acknowledge.")
+             nb::sig("def take(self, lane: int, number: int, items_max: int, bytes_max: int) -> "
+                     "tuple[bytes, int, list[tuple[int, int]], int, int] | None"),
+             "The next message: its items, how many payloads, from which body to which they are, how many items, and the least time to "
+             "acknowledge.")
         .def("take_again", [](const NamedLanes& self, uint32_t lane, uint64_t number) { return object_of(self.take_again(lane, number)); },
              nb::arg("lane"), nb::arg("number"),
-             nb::sig("def take_again(self, lane: int, number: int) -> tuple[bytes, list[int], int, int] | None"),
+             nb::sig("def take_again(self, lane: int, number: int) -> tuple[bytes, int, list[tuple[int, int]], int, int] | None"),
              "The same message once more; None if one of its deliveries is done, or its subscription has left.")
         .def("acknowledge", &acknowledge, nb::arg("lane"), nb::arg("numbers"),
              nb::sig("def acknowledge(self, lane: int, numbers: Sequence[int]) -> "

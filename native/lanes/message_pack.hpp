@@ -76,6 +76,13 @@ void append_binary(std::string_view bytes, Out& out) {
     out.append(bytes);
 }
 
+// The beginning of such a value, always as long: for values that lie in memory as they travel.
+constexpr size_t long_binary_head = 5;
+inline void write_long_binary_head(size_t size, char* out) {
+    *out++ = static_cast<char>(0xC6);
+    for (int shift = 24; shift >= 0; shift -= 8) *out++ = static_cast<char>(size >> shift);
+}
+
 // Reads one value after the other. Every function throws std::invalid_argument for a value of another kind, or where bytes are missing.
 struct Cursor {
     const char *at, *end;

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from random import Random
+from typing import Any
 from zlib import crc32
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given as draws
 from hypothesis import strategies as st
 
 from treecast.overlay import frames
@@ -34,14 +35,17 @@ from treecast.overlay.messages import (
     Flow,
     Hello,
     Item,
+    Payloads,
     Publish,
     Refusal,
     Request,
     Subscribe,
+    opened,
 )
 from treecast.overlay.onyx.network_messages import Forward, Parcel
 from treecast.overlay.onyx.parcels import Parcels
-from treecast.overlay.packets import Packet, packet_of
+from treecast.overlay.packets import TAIL_BYTES_MIN, Packet, packet_of
+from treecast.overlay.storage import AppendMany
 
 pytestmark = pytest.mark.house
 
@@ -104,7 +108,7 @@ def test_every_flipped_bit_is_found() -> None:
         assert caught.value.code in ("TC401", "TC403")
 
 
-@given(st.binary(max_size=60), st.booleans())
+@draws(st.binary(max_size=60), st.booleans())
 def test_any_bytes_give_packets_or_an_error(noise: bytes, is_framed: bool) -> None:
     (good,) = encode(PACKETS[:1])
     data = good + (frame(noise) if is_framed else noise)
@@ -113,7 +117,7 @@ def test_any_bytes_give_packets_or_an_error(noise: bytes, is_framed: bool) -> No
     assert decode_all([*(data[at : at + 1] for at in range(len(data))), b""]) == whole
 
 
-@given(st.data())
+@draws(st.data())
 def test_changed_bodies_with_right_checksums_are_packets_or_an_error(drawn: st.DataObject) -> None:
     """What a hostile peer sends: it can compute checksums."""
     body = bytearray(encode(PACKETS)[0][HEADER_BYTES:])
@@ -290,14 +294,41 @@ def test_documents_that_pass_through_are_not_copied_into_a_frame(sizes: list[int
     packets = [forward(number, size) for number, size in enumerate(sizes, 1)]
     made = list(encode_each([*PACKETS, *packets, *PACKETS]))
     tails = [documents_of(packet) for packet, size in zip(packets, sizes, strict=True) if size > 10]
-    assert [frame.end for frame in made if frame.end is not None] == tails
-    assert all(frame.end is tail for frame, tail in zip((f for f in made if f.end is not None), tails, strict=True))
+    assert [frame.tail.parts for frame in made if frame.tail is not None] == [(tail,) for tail in tails]
+    assert all(part is tail for part, tail in zip((f.parts[1] for f in made if f.tail is not None), tails, strict=True))
     assert decode_all([b"".join(frame.parts) for frame in made]) == ([*PACKETS, *packets, *PACKETS], "")
     assert [frame.size for frame in made] == [sum(map(len, frame.parts)) for frame in made]
 
 
-def test_a_frame_with_documents_at_its_end_has_the_bytes_of_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    packets = [*PACKETS, forward(1, 100_000)]
+def deliveries(sizes: list[int], epoch: int) -> tuple[Packet, Packet]:
+    """A message whose payloads are parts that stand elsewhere, and the same as a list."""
+    bodies = [b"x" * size for size in sizes]
+    rows = AppendMany.of(7, bodies)
+    middle = 7 + len(sizes) // 2
+    parts = [rows.packed(7, middle), rows.packed(middle + 1, rows.last)] if len(sizes) > 1 else [rows.packed(7, 7)]
+    payloads: Any = Payloads(len(sizes), parts)
+    none: Any = msgspec.Raw(b"\x90")
+    return packet_of(Deliveries("s", 5, none, payloads, epoch)), packet_of(Deliveries("s", 5, [], bodies, epoch))
+
+
+@pytest.mark.parametrize("epoch", [0, 300, 1 << 40])
+@pytest.mark.parametrize("sizes", [[3], [20_000], [0, 70_000, 300, 9_000], [10, 10]])
+def test_payloads_that_stand_elsewhere_are_not_copied_into_a_frame(sizes: list[int], epoch: int) -> None:
+    given, plain = deliveries(sizes, epoch)
+    made = list(encode_each([*PACKETS, given, *PACKETS]))
+    assert decode_all([b"".join(frame.parts) for frame in made]) == ([*PACKETS, plain, *PACKETS], "")
+    assert [frame.size for frame in made] == [sum(map(len, frame.parts)) for frame in made]
+    parts: list[object] = [part for frame in made for part in frame.parts]
+    is_copied = sum(sizes) < TAIL_BYTES_MIN
+    assert is_copied == (not any(part is given.message.payloads.parts[0] for part in parts))  # type: ignore[union-attr]
+    assert opened(given.message) == plain.message  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("last", [forward(1, 100_000), deliveries([70_000, 9_000], 300)[0]])
+def test_a_frame_with_documents_at_its_end_has_the_bytes_of_any_other(
+    last: Packet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packets = [*PACKETS, last]
     split_up = encode(packets)
     monkeypatch.setattr("treecast.overlay.packets.TAIL_BYTES_MIN", 1 << 30)
     assert encode(packets) == split_up

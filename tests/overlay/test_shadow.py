@@ -17,6 +17,7 @@ from treecast.overlay.storage import (
     Delete,
     Put,
     PutMany,
+    packed_body,
 )
 from treecast.sim import SimulatedStorage
 
@@ -38,8 +39,7 @@ def draw_changes(draw: Random, last_body: int) -> list[Change]:
                 changes.append(PutMany(table, some, [draw.randbytes(3) for _ in some]))
     if draw.random() < 0.5:
         bodies = [draw.randbytes(draw.randrange(5)) for _ in range(draw.randrange(1, 5))]
-        ends = [sum(map(len, bodies[: place + 1])) for place in range(len(bodies))]
-        changes.append(AppendMany(last_body + 1, b"".join(bodies), ends))
+        changes.append(AppendMany.of(last_body + 1, bodies))
         last_body += len(bodies)
     if draw.random() < 0.5:
         changes.append(Append(last_body + 1, draw.randbytes(4)))
@@ -76,7 +76,9 @@ def test_as_a_storage_that_has_everything(seed: int) -> None:
             assert [shadow.get(table, key) for key in some] == [all_of_it.get(table, key) for key in some]
             assert shadow.get_many(table, some) == all_of_it.get_many(table, some)
         numbers = draw.choices(range(1, last_body + 1), k=6) if last_body else []
-        numbers += list(range(max(1, last_body - 3), last_body + 1))
-        assert shadow.bodies(numbers) == [all_of_it.body(n) for n in numbers] == [shadow.body(n) for n in numbers]
+        assert [all_of_it.body(n) for n in numbers] == [shadow.body(n) for n in numbers]
+        ranges = [(n, n) for n in numbers] + [(max(1, last_body - 12), last_body), (max(1, last_body - 3), last_body)]
+        expected_bodies = [packed_body(all_of_it.body(n)) for first, last in ranges for n in range(first, last + 1)]
+        assert b"".join(shadow.packed(ranges)) == b"".join(expected_bodies)
     with pytest.raises(BodyGoneError):
-        shadow.bodies([last_body + 1])
+        shadow.packed([(last_body, last_body + 1)])

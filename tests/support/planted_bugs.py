@@ -16,6 +16,7 @@ from treecast.errors import TreecastError
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.archive import Payload
+from treecast.overlay.broker.lanes import Taken
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import CursorRow, SubscriptionRow
 from treecast.overlay.broker.sessions import Session
@@ -152,9 +153,13 @@ def mix_bodies_on_lanes(broker: Broker) -> None:
     """A wrong delivery on the fast way: two payloads of a message change places."""
     take = broker._backlog.lanes.take
 
-    def take_mixed(session: Session, number: int) -> tuple[bytes, list[int], int, int] | None:
+    def take_mixed(session: Session, number: int) -> Taken | None:
         message = take(session, number)
-        return message and (message[0], message[1][::-1], *message[2:])
+        if message is None:
+            return None
+        items, count, ranges, *others = message
+        mixed = [(n, n) for first, last in ranges for n in range(first, last + 1)][::-1]
+        return (items, count, mixed, *others)  # type: ignore[return-value]
 
     broker._backlog.lanes.take = take_mixed  # type: ignore[method-assign]
 

@@ -16,10 +16,10 @@ crc32 = _native.crc32
 """As `zlib.crc32`, several times as fast."""
 
 
-def log_records(mark: bytes, first: int, data: bytes, ends: Sequence[int]) -> tuple[bytes, list[int]]:
-    """Bodies with consecutive numbers, one behind the other in `data`, as records of a log, and where each begins: see
-    `treecast.serve.store.segment`."""
-    return _native.log_records(mark, first, data, ends)
+def log_records(mark: bytes, first: int, data: bytes, ends: Sequence[int], head_bytes: int) -> tuple[bytes, list[int]]:
+    """Bodies with consecutive numbers as records of a log, and where each begins: see `treecast.serve.store.segment`.
+    In `data` they stand one behind the other, each with a head, which no record has."""
+    return _native.log_records(mark, first, data, ends, head_bytes)
 
 
 def checked_rows(seed: int, rows: dict[Any, bytes | None]) -> list[tuple[int | str, bytes]]:

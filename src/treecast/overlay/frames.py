@@ -37,8 +37,7 @@ import msgspec
 from treecast.errors import PeerError
 from treecast.overlay.checksums import crc32
 from treecast.overlay.messages import PROTOCOL_VERSION
-from treecast.overlay.onyx.network_messages import NO_DOCUMENTS
-from treecast.overlay.packets import Packet, split
+from treecast.overlay.packets import Packet, Tail, split
 
 FRAME_BYTES_MAX = 80 << 20
 """The largest body that a decoder accepts: a document of 64 MiB, and what travels with it."""
@@ -84,17 +83,17 @@ class Frame(NamedTuple):
     """One frame, as what is written to a connection: its parts follow each other."""
 
     start: bytearray
-    end: msgspec.Raw | None = None
+    tail: Tail | None = None
     """Documents that are on their way: they stand where they came from, and are not copied into the frame."""
 
     @property
-    def parts(self) -> tuple[bytearray | msgspec.Raw, ...]:
-        return (self.start,) if self.end is None else (self.start, self.end)
+    def parts(self) -> tuple[bytes | bytearray | memoryview | msgspec.Raw, ...]:
+        return (self.start,) if self.tail is None else (self.start, *self.tail.parts)
 
     @property
     def size(self) -> int:
         """In bytes."""
-        return len(self.start) + (len(self.end) if self.end is not None else 0)
+        return len(self.start) + (self.tail.size if self.tail is not None else 0)
 
 
 def encode_each(
@@ -115,7 +114,7 @@ def encode_each(
             yield _finish(frame, count, end)
             frame, count, end = _spare_frame(), 0, _PACKETS_BEGIN
         head, tail = split(packet)
-        tail_bytes = len(tail) - len(NO_DOCUMENTS) if tail is not None else 0
+        tail_bytes = tail.size - tail.extra_bytes if tail is not None else 0
         try:
             _encode_packet(head, frame, end, tail_bytes, bytes_max)
         except FrameError as error:
@@ -131,7 +130,7 @@ def encode_each(
         count += 1
         end = len(frame)
         if tail is not None:
-            yield _finish(frame, count, end - len(NO_DOCUMENTS), tail)
+            yield _finish(frame, count, end - tail.extra_bytes, tail)
             frame, count, end = _spare_frame(), 0, _PACKETS_BEGIN
     if count:
         yield _finish(frame, count, end)
@@ -169,7 +168,7 @@ _ARRAY_BYTES = 3  # the start of an array of up to 65,535 parts
 _PACKETS_BEGIN = HEADER_BYTES + _ARRAY_BYTES
 
 
-def _finish(frame: bytearray, count: int, end: int, tail: msgspec.Raw | None = None) -> Frame:
+def _finish(frame: bytearray, count: int, end: int, tail: Tail | None = None) -> Frame:
     """Write what stands before so many packets; what is behind `end` belongs to no frame."""
     if len(frame) > end:
         del frame[end:]
@@ -178,7 +177,9 @@ def _finish(frame: bytearray, count: int, end: int, tail: msgspec.Raw | None = N
     with memoryview(frame) as view, view[HEADER_BYTES:] as body:
         size, checksum = len(body), crc32(body)
     if tail is not None:
-        size, checksum = size + len(tail), crc32(memoryview(tail), checksum)
+        size += tail.size
+        for part in tail.parts:
+            checksum = crc32(part, checksum)
     start = _START.pack(MAGIC, PROTOCOL_VERSION, 0, size, checksum)
     frame[:HEADER_BYTES] = start + _CHECKSUM.pack(crc32(start))
     return Frame(frame, tail)

@@ -16,7 +16,8 @@ has all that travels.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -372,16 +373,43 @@ class Deliveries(_Message, frozen=True, tag="deliveries"):
     epoch: Number = 0
 
 
+class Payloads:
+    """Payloads as they travel: an array of MessagePack, in parts that follow each other.
+
+    >>> payloads = Payloads(2, [b"\\xc4\\x01a", b"\\xc4\\x01b"])
+    >>> msgspec.msgpack.decode(payloads.joined())
+    [b'a', b'b']
+    """
+
+    __slots__ = ("bytes", "parts", "start")
+
+    def __init__(self, count: int, parts: Sequence[bytes | memoryview]) -> None:
+        self.start = b"\xdd" + count.to_bytes(4, "big")
+        self.parts = parts
+        self.bytes = sum(map(len, parts))
+
+    def joined(self) -> bytes:
+        return b"".join((self.start, *self.parts))
+
+
 _ITEMS = msgspec.msgpack.Decoder(list[Item])
+_PAYLOADS = msgspec.msgpack.Decoder(list[bytes])
 
 
 def opened(message: Deliveries) -> Deliveries:
     """With its items as structs and its payloads as bytes. What a broker in the same process sends may have them as
     they would travel: brokers write most items without making structs, and cut out no payloads."""
-    if isinstance(message.items, msgspec.Raw):
-        payloads = [bytes(payload) for payload in message.payloads]
-        return msgspec.structs.replace(message, items=_ITEMS.decode(message.items), payloads=payloads)
-    return message
+    items: Any = message.items
+    payloads: Any = message.payloads
+    if not isinstance(payloads, Payloads):
+        return message
+    return msgspec.structs.replace(message, items=_ITEMS.decode(items), payloads=_PAYLOADS.decode(payloads.joined()))
+
+
+def payload_bytes(message: Deliveries) -> int:
+    """Of all payloads of a message, without opening it."""
+    payloads: Any = message.payloads
+    return payloads.bytes if isinstance(payloads, Payloads) else sum(map(len, payloads))
 
 
 def item_count(message: Deliveries) -> int:

@@ -12,7 +12,7 @@ to `Message` here. Tags are unique among all of them. What a peer does not know,
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -25,6 +25,7 @@ from treecast.overlay.messages import (
     Hasten,
     Name,
     Pause,
+    Payloads,
     PlaceSubscription,
     Publish,
     Redeliver,
@@ -43,7 +44,7 @@ from treecast.overlay.messages import (
 from treecast.overlay.messages import Message as ClientMessage
 from treecast.overlay.onyx.control_messages import CATALOG_MESSAGES, ControlMessage
 from treecast.overlay.onyx.move_messages import MoveMessage
-from treecast.overlay.onyx.network_messages import QUERY_MESSAGES, Forward, History, NetworkMessage
+from treecast.overlay.onyx.network_messages import NO_DOCUMENTS, QUERY_MESSAGES, Forward, History, NetworkMessage
 from treecast.overlay.replica.messages import ReplicaMessage
 from treecast.overlay.selective.selective_messages import SelectiveMessage
 
@@ -109,17 +110,36 @@ def packet_of(message: Any, root: str = "", format: str = "text") -> Packet:
 
 
 TAIL_BYTES_MIN = 16 << 10
+_ENCODER = msgspec.msgpack.Encoder()
 
 
-def split(packet: Packet) -> tuple[Packet, msgspec.Raw | None]:
-    """A packet without the documents at its end, and these; None if they are few.
+class Tail(NamedTuple):
+    """Documents at the end of a packet, which are not copied into a frame. The encoded packet has `extra_bytes` at its
+    end that do not belong there: what is in place of the documents, or follows them and is the last of the parts."""
 
-    What documents are replaced by is `NO_DOCUMENTS`, which the packet then ends with.
-    """
-    message = packet.message
-    if not isinstance(message, Forward) or len(message.documents) < TAIL_BYTES_MIN:
+    parts: tuple[bytes | memoryview | msgspec.Raw, ...]
+    size: int
+    extra_bytes: int
+
+
+def split(packet: Packet) -> tuple[Packet, Tail | None]:
+    """A packet as it is encoded, without the documents at its end, and these; None if they are few."""
+    message: Any = packet.message
+    if isinstance(message, Forward):
+        if len(message.documents) < TAIL_BYTES_MIN:
+            return packet, None
+        empty = Forward(
+            *(message.root, message.store, message.epoch, message.life, message.version, message.after, message.upto)
+        )
+        tail = Tail((message.documents,), len(message.documents), len(NO_DOCUMENTS))
+        return Packet(packet.flow, packet.root, packet.format, empty), tail
+    if not isinstance(message, Deliveries) or not isinstance(payloads := cast(Any, message.payloads), Payloads):
         return packet, None
-    empty = Forward(
-        *(message.root, message.store, message.epoch, message.life, message.version, message.after, message.upto)
-    )
-    return Packet(packet.flow, packet.root, packet.format, empty), message.documents
+    is_small = payloads.bytes < TAIL_BYTES_MIN
+    there: Any = msgspec.Raw(payloads.joined() if is_small else payloads.start)
+    head = Deliveries(message.session, message.number, message.items, there, message.epoch)
+    packet = Packet(packet.flow, packet.root, packet.format, head)
+    if is_small:
+        return packet, None
+    after = _ENCODER.encode(message.epoch)
+    return packet, Tail((*payloads.parts, after), payloads.bytes + len(after), len(after))

@@ -155,7 +155,7 @@ class FrameConnection(asyncio.BufferedProtocol):
             if isinstance(self._transport, TlsTransport):
                 self._transport.writelines(frame.parts)
             else:
-                self._transport.write(b"".join(frame.parts) if frame.end is not None else frame.start)
+                self._transport.write(b"".join(frame.parts) if frame.tail is not None else frame.start)
             size += frame.size
             if not self._transport.get_write_buffer_size():
                 recycle(frame)  # nothing of it waits

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from treecast.index import Index
-from treecast.overlay.messages import Deliveries
+from treecast.overlay.messages import Deliveries, payload_bytes
 from treecast.overlay.peer import Effect, Outbox, Peer, Send
 from treecast.overlay.storage import Storage
 
@@ -44,4 +44,4 @@ class PeerLife:
         self.outbox.add(effects)
         for effect in effects:
             if isinstance(effect, Send) and isinstance(effect.message, Deliveries):
-                self.waiting_bytes += sum(map(len, effect.message.payloads))
+                self.waiting_bytes += payload_bytes(effect.message)

@@ -78,9 +78,9 @@ class Archive:
         """Raises as `payload` does."""
         return self._shadow.body(number)
 
-    def bodies(self, numbers: Iterable[int]) -> list[bytes | memoryview]:
-        """The same for many, where they lie."""
-        return self._shadow.bodies(numbers)
+    def packed(self, ranges: Iterable[tuple[int, int]]) -> list[bytes | memoryview]:
+        """The same for many, from one number to another, as they travel."""
+        return self._shadow.packed(ranges)
 
     def payload(self, queue: Queue, key: int) -> Payload | None:
         """None if the subscription has changed since a replay found this document, and does not match it any more.

@@ -15,12 +15,13 @@ import msgspec
 
 from treecast.overlay.broker.archive import Archive, Payload
 from treecast.overlay.broker.backlog import Backlog
+from treecast.overlay.broker.lanes import Taken
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import CURSORS
 from treecast.overlay.broker.sessions import Items, Sent, Session
 from treecast.overlay.broker.settings import BrokerSettings
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import NOTHING, Acknowledge, Deliveries, Detach, Flow, Item
+from treecast.overlay.messages import NOTHING, Acknowledge, Deliveries, Detach, Flow, Item, Payloads
 from treecast.overlay.storage import PutMany, StorageError
 
 TAKEN_IN_TURN = 16
@@ -216,17 +217,15 @@ class Dispatch:
         if message is None:
             return
         session.number = number
-        session.held += message[2]
-        sent = session.messages[number] = self._lanes.sent(session, number, message[3], turn.now_ms)
+        session.held += message[3]
+        sent = session.messages[number] = self._lanes.sent(session, number, message[4], turn.now_ms)
         self._holding[session.name] = session
         self._send_packed(session, number, sent, message, turn)
 
-    def _send_packed(
-        self, session: Session, number: int, sent: Sent, message: tuple[bytes, list[int], int, int], turn: Turn
-    ) -> None:
-        items, bodies, count, _ = message
+    def _send_packed(self, session: Session, number: int, sent: Sent, message: Taken, turn: Turn) -> None:
+        items, payload_count, ranges, count, _ = message
         try:
-            payloads: Any = self._archive.bodies(bodies)
+            payloads: Any = Payloads(payload_count, self._archive.packed(ranges))
         except StorageError:
             self._send(session, number, sent, turn)  # one by one: the others are sent
             return

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from treecast import durable
 from treecast.overlay.checksums import log_records
-from treecast.overlay.storage import Append, AppendMany, BodyGoneError, one_by_one
+from treecast.overlay.storage import BODY_HEAD_BYTES, Append, AppendMany, BodyGoneError, one_by_one
 from treecast.serve.store import failures
 from treecast.serve.store.cache import Cache
 from treecast.serve.store.segment import (
@@ -101,10 +101,10 @@ class Run:
         self.size += HEADER_BYTES + len(body)
 
     def fits(self, bodies: AppendMany, size_max: int) -> bool:
-        return self.size + len(bodies.data) + HEADER_BYTES * len(bodies.ends) <= size_max
+        return self.size + len(bodies.data) + (HEADER_BYTES - BODY_HEAD_BYTES) * len(bodies.ends) <= size_max
 
     def add_many(self, mark: bytes, bodies: AppendMany) -> None:
-        records, offsets = log_records(mark, bodies.first, bodies.data, bodies.ends)
+        records, offsets = log_records(mark, bodies.first, bodies.data, bodies.ends, BODY_HEAD_BYTES)
         self.buffers.append(records)
         self.numbers.extend(range(bodies.first, bodies.last + 1))
         self.offsets.extend([self.size + offset for offset in offsets])
