@@ -83,12 +83,13 @@ struct BinaryRun {
         uint64_t own = code - pass.dictionary_count;
         return __builtin_expect(own < pass.own_count, 1) ? pass.own_names[own] : nullptr;
     }
-    // Both sides are padded.
+    // Both sides are padded. So many bytes are copied in any case: whether there are more is hard to foresee if some strings are shorter
+    // and some are longer, and to be wrong takes longer than to copy.
+    static_assert(text_padding >= 128);
+    template <size_t At_once>
     TREECAST_INLINE void put(const char* from, size_t count) {
-        for (size_t done = 0; done < count; done += 64) {
-            Scan::copy_32(out + done, from + done);
-            Scan::copy_32(out + done + 32, from + done + 32);
-        }
+        for (size_t done = 0; done < At_once; done += 32) Scan::copy_32(out + done, from + done);
+        for (size_t done = At_once; __builtin_expect(done < count, 0); done += 32) Scan::copy_32(out + done, from + done);
         out += count;
     }
     TREECAST_INLINE void put_name(const QName& name) {
@@ -164,7 +165,7 @@ struct BinaryRun {
             std::memcpy(out, "=\"", 2);
             out += 2;
             uint32_t begin = offset(out);
-            put(value, argument);
+            put<32>(value, argument);
             value += argument;
             attribute_names[attributes] = name->attribute_id;
             attribute_values[attributes++] = Span{begin, offset(out), false};
@@ -205,7 +206,7 @@ struct BinaryRun {
         if (__builtin_expect(starts_inside(text), 0)) return false;
         after_content = true;
         uint32_t begin = offset(out);
-        put(text, length);
+        put<128>(text, length);
         text += length;
         text_spans[texts] = Span{begin, offset(out), false};
         text_parents[texts++] = current;

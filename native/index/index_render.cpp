@@ -20,10 +20,11 @@ namespace {
 constexpr size_t room_bytes_max = 32u << 20;    // at first
 constexpr size_t all_ids_bytes_max = 0x7FFFFFFFu;    // their ends have 32 bits
 
+constexpr size_t apart = 3;         // deliveries
+
 // What is known of a subscription lies in memory that has not been touched for long. What is read once the payload is there is
 // asked for later than the plan: payloads would displace it again. PERF: bench/rendering.py
 void prefetch(const View& view, const Renderer& renderer, std::span<const int32_t> slots, size_t at) {
-    constexpr size_t apart = 3;
     for (size_t stage = 0; stage < Renderer::prefetch_stages; ++stage) {
         size_t coming = at + (Renderer::prefetch_stages - stage) * apart;
         if (coming < slots.size()) renderer.prefetch({view.serial, static_cast<uint32_t>(slots[coming])}, stage);
@@ -35,8 +36,17 @@ void prefetch(const View& view, const Renderer& renderer, std::span<const int32_
     if (at + apart < slots.size()) __builtin_prefetch(&view.id_bytes[view.id_ends[slots[at + apart]]]);
 }
 
-// Appends the deliveries of one document that has been matched. What could not be decided is refused.
-void deliver(const View& view, const Document& document, Matcher& matcher, std::span<const int32_t> slots,
+// What that would have asked for before the first of them.
+void prefetch_first(const View& view, const Renderer& renderer, std::span<const int32_t> slots) {
+    for (size_t stage = 0; stage < Renderer::prefetch_stages; ++stage)
+        for (int32_t slot : slots.first(std::min(slots.size(), (Renderer::prefetch_stages - stage) * apart)))
+            renderer.prefetch({view.serial, static_cast<uint32_t>(slot)}, stage);
+    for (int32_t slot : slots.first(std::min(slots.size(), 2 * apart))) __builtin_prefetch(&view.id_ends[static_cast<uint32_t>(slot)]);
+}
+
+// Appends the deliveries of one document that has been matched. What could not be decided is refused. Returns the number of the payload
+// that is the document itself, or none.
+uint32_t deliver(const View& view, const Document& document, Matcher& matcher, std::span<const int32_t> slots,
              const DeliveryOptions& options, DeliveryBatch& batch, uint64_t& bytes) {
     Renderer& renderer = matcher.renderer(options.limits, options.share);
     NumberMap<uint32_t, const Failure*> undecided;
@@ -46,6 +56,7 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
     NumberMap<uint32_t, size_t> refusals;       // by their number here; all that is undecided has one
     constexpr uint32_t undecided_refusal = none;
     std::string room;
+    prefetch_first(view, renderer, slots);
     for (size_t at = 0; at < slots.size(); ++at) {
         prefetch(view, renderer, slots, at);
         Interrupt::check(200);
@@ -76,10 +87,15 @@ void deliver(const View& view, const Document& document, Matcher& matcher, std::
         batch.slots.push_back(static_cast<int32_t>(slot));
         batch.payloads.push_back(built ? static_cast<int64_t>(number) : -1 - static_cast<int64_t>(number));
     }
+    return renderer.whole();
 }
 
-// Appends the text of a document, unless one of its payloads is the same. `first` is its first payload.
-void append_text(const Document& document, size_t first, DeliveryBatch& batch) {
+// Appends the text of a document, unless one of its payloads is the same. `first` is its first payload; `whole`: see deliver().
+void append_text(const Document& document, size_t first, uint32_t whole, DeliveryBatch& batch) {
+    if (whole != none) {
+        batch.own_payloads.back() = static_cast<int64_t>(first + whole);
+        return;
+    }
     for (size_t number = first; number + 1 < batch.payload_ends.size(); ++number) {
         auto begin = static_cast<size_t>(batch.payload_ends[number]), end = static_cast<size_t>(batch.payload_ends[number + 1]);
         if (batch.bytes.view(begin, end - begin) != document.original) continue;
@@ -103,9 +119,9 @@ void render_document(Matcher& matcher, const Next& next, size_t number, const De
         Output<int32_t> slots;
         const Document& read = matcher.match(*batch.view, next(number), slots, true);
         sort_slots(*batch.view, slots.data(), slots.size(), scratch);
-        deliver(*batch.view, read, matcher, {slots.data(), slots.size()}, options, batch, delivered);
+        const uint32_t whole = deliver(*batch.view, read, matcher, {slots.data(), slots.size()}, options, batch, delivered);
         if (options.texts == DeliveryOptions::Texts::all || (has_text && batch.slots.size() > deliveries_before))
-            append_text(read, payloads_before, batch);
+            append_text(read, payloads_before, whole, batch);
     } catch (const Failure& failure) {
         batch.rejected.push_back({number, failure});
     }

@@ -163,21 +163,20 @@ void ValuePathsRun::visit(uint32_t element, WordsView accepts) {
 void ValuePathsRun::finish() {
     const Values& values = paths_.values();
     const auto& directories = paths_.directories();
-    auto keep = [this](auto&& is_kept) {
-        size_t kept = 0;
-        for (size_t i = 0; i < asked_count_; ++i)
-            if (is_kept(asked_[i].search)) asked_[kept++] = asked_[i];
-        asked_count_ = kept;
-    };
-    keep([&](Values::Search& search) { return values.narrow(search); });
-    for (const Asked& asked : std::span(asked_, asked_count_)) {
-        values.approach(asked.search);
+    size_t count = 0;
+    for (Asked& asked : std::span(asked_, asked_count_)) {
+        if (!values.narrow(asked.search)) continue;
         directories.expect(asked.search.test);
+        asked_[count++] = asked;
     }
-    keep([&](Values::Search& search) { return values.finish(search); });
-    for (const Asked& asked : std::span(asked_, asked_count_)) directories.approach(asked.search.test);
-    for (const Asked& asked : std::span(asked_, asked_count_)) accept(asked.search.test, asked.paths);
     asked_count_ = 0;
+    const std::span<Asked> narrowed(asked_, count);
+    for (const Asked& asked : narrowed) {
+        values.approach(asked.search);
+        directories.approach(asked.search.test);
+    }
+    for (Asked& asked : narrowed)
+        if (values.finish(asked.search)) accept(asked.search.test, asked.paths);
 }
 
 void ValuePathsRun::accept(uint32_t test, WordsView paths) {

@@ -53,6 +53,7 @@ struct Renderer::Impl {
     const Document* document = nullptr;
     uint64_t documents = 0, generation = 0, built = 0;
     std::vector<Payload> payloads;
+    uint32_t whole = none;                               // of them: the document itself
     std::vector<Failure> refusals;
     std::vector<Known> known;                            // by key
     Memo filled;                                         // of this document: plans that subscriptions fill in
@@ -122,7 +123,9 @@ struct Renderer::Impl {
     Rendered try_to_make(const Plan& plan, const HeldQuery& query, uint64_t begin) {
         if (plan.is == Plan::Is::document) {
             builder->add_original();
-            return add({begin, document->original.size()});
+            Rendered rendered = add({begin, document->original.size()});
+            whole = rendered.number;
+            return rendered;
         }
         builder->start();
         try {
@@ -208,6 +211,7 @@ void Renderer::begin(const Document& document, Bytes& out) {
     r.document = &document;
     ++r.documents;
     r.payloads.clear();
+    r.whole = none;
     r.refusals.clear();
     r.filled.clear();
     r.builder->begin(document, out, out.size());
@@ -231,6 +235,8 @@ std::string_view Renderer::payload(uint32_t number) const {
 }
 
 void Renderer::prefetch(Identity identity, size_t stage) const { impl_->plans.prefetch(identity, stage); }
+
+uint32_t Renderer::whole() const { return impl_->whole; }
 
 const Failure& Renderer::refusal(uint32_t number) const { return impl_->refusals[number]; }
 

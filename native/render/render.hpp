@@ -79,7 +79,9 @@ public:
     // Throws Failure where the text cannot be read, which a store has checked before.
     Rendered render(const HeldQuery& query, Identity identity = {});
 
-    // Of this document. The view lives until the next render().
+    // Of this document: the payload that is the document itself, or none.
+    uint32_t whole() const;
+    // Likewise. The view lives until the next render().
     std::string_view payload(uint32_t number) const;
     const Failure& refusal(uint32_t number) const;
 

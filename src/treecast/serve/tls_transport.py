@@ -29,7 +29,7 @@ RECEIVED_BYTES = 64 << 10
 """What is taken from the system at once: it is still in a cache when it is decrypted."""
 TURN_BYTES = 2 << 20
 """What a connection may take before others have their turn."""
-PIECE_BYTES = 64 << 10
+PIECE_BYTES = 128 << 10
 """What is encrypted before it is handed to the system: four records of TLS."""
 HIGH_BYTES = 64 << 10
 
