@@ -1,4 +1,5 @@
 // Lanes for Python: a broker's deliveries that go well. The border is crossed once a batch of documents, a message, an acknowledgement.
+#include "base/large_pages.hpp"
 #include "bindings/bindings.hpp"
 #include "bindings/bindings_parcels.hpp"
 #include "index/index.hpp"
@@ -74,7 +75,7 @@ std::string_view text_view(nb::handle text) {
 // Lanes, and the ids of their subscriptions as Python has them: an object that exists has a hash already.
 struct NamedLanes : Lanes {
     using Lanes::Lanes;
-    std::vector<nb::object> names;              // by slot
+    std::vector<nb::object, LargePages<nb::object>> names;              // by slot
 
     uint32_t join_named(nb::str id, uint32_t lane, uint64_t serial, int64_t newest, int64_t acknowledge_ms) {
         const uint32_t slot = join(text_view(id), lane, serial, newest, acknowledge_ms);

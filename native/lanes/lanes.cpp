@@ -12,7 +12,7 @@ namespace treecast {
 namespace {
 
 // How many deliveries ahead something is asked for: see Subscribers::prefetch.
-constexpr size_t hints_ahead = 24, subscribers_ahead = 16, rests_ahead = 8, lists_ahead = 4;
+constexpr size_t hints_ahead = 36, subscribers_ahead = 26, rests_ahead = 18, lists_ahead = 10;
 constexpr size_t stale_few = 64;                // not worth looking for
 constexpr size_t done_stored_max = 1'000;       // in one row; what is not stored may come again after a restart
 

@@ -8,6 +8,7 @@
 // A *slot* is the number of a subscription here, for as long as it is here.
 #pragma once
 
+#include "base/large_pages.hpp"
 #include "base/recycled_ids.hpp"
 #include "base/seeded_hash.hpp"
 
@@ -112,11 +113,11 @@ private:
     }
     void erase_waiting(uint32_t slot, size_t place);
 
-    std::vector<Subscriber> slots_;
-    std::vector<Rest> rests_;                   // by slot
+    std::vector<Subscriber, LargePages<Subscriber>> slots_;
+    std::vector<Rest, LargePages<Rest>> rests_; // by slot
     RecycledIds slot_numbers_;
     TextMap<uint32_t> slot_of_;
-    std::vector<uint32_t> hints_;               // by hint: the slot that it stood for last
+    std::vector<uint32_t, LargePages<uint32_t>> hints_;                 // by hint: the slot that it stood for last
 };
 
 }  // namespace treecast

@@ -171,12 +171,11 @@ void ValuePathsRun::finish() {
     }
     asked_count_ = 0;
     const std::span<Asked> narrowed(asked_, count);
-    for (const Asked& asked : narrowed) {
-        values.approach(asked.search);
-        directories.approach(asked.search.test);
-    }
+    for (const Asked& asked : narrowed) values.approach(asked.search);
     for (Asked& asked : narrowed)
-        if (values.finish(asked.search)) accept(asked.search.test, asked.paths);
+        if (values.finish(asked.search)) directories.approach(asked.search.test);
+    for (const Asked& asked : narrowed)
+        if (asked.search.test != none) accept(asked.search.test, asked.paths);
 }
 
 void ValuePathsRun::accept(uint32_t test, WordsView paths) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/id_slots.hpp"
+#include "base/large_pages.hpp"
 #include "base/seeded_hash.hpp"
 #include "engines/subscriptions.hpp"
 #include "query/settings.hpp"
@@ -233,7 +234,7 @@ private:
     void remember(Identity identity, Plan& plan);
     void forget_recents();
     static constexpr size_t recents_max = 1u << 20;      // 32 MiB
-    std::vector<Recent> recents_;
+    std::vector<Recent, LargePages<Recent>> recents_;
     uint64_t recent_serial_ = 0;
     uint32_t stamp_ = 1;             // another when plans are gone, or slots mean something else
 };
