@@ -63,8 +63,14 @@ public:
     template <class Visit>
     void arrays(Visit&& visit) { visit(entries_), visit(records_), visit(bits_), visit(ranks_), visit(lists_); }
 
-    // Two steps ahead of each(), for one who looks into several directories: what the next step reads is on its way then.
-    void expect(uint32_t directory) const { __builtin_prefetch(&entries_[directory]); }
+    // Two steps ahead of each(), for one who looks into several directories: what the next step reads is on its way then. Where every
+    // directory has one record, that is all of it.
+    void expect(uint32_t directory) const {
+        __builtin_prefetch(&entries_[directory]);
+        if (entries_.size() != records_.size()) return;
+        __builtin_prefetch(&records_[directory]);
+        if (lists_.size() == records_.size()) __builtin_prefetch(&lists_[directory]);
+    }
     void approach(uint32_t directory) const {
         const Entry& entry = entries_[directory];
         if (entry.wide) __builtin_prefetch(bits_.data() + entry.place);

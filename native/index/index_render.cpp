@@ -38,10 +38,11 @@ void prefetch(const View& view, const Renderer& renderer, std::span<const int32_
 
 // What that would have asked for before the first of them.
 void prefetch_first(const View& view, const Renderer& renderer, std::span<const int32_t> slots) {
+    auto first = [slots](size_t count) { return slots.first(std::min(slots.size(), count)); };
+    for (int32_t slot : first(2 * apart)) __builtin_prefetch(&view.id_ends[static_cast<uint32_t>(slot)]);
     for (size_t stage = 0; stage < Renderer::prefetch_stages; ++stage)
-        for (int32_t slot : slots.first(std::min(slots.size(), (Renderer::prefetch_stages - stage) * apart)))
-            renderer.prefetch({view.serial, static_cast<uint32_t>(slot)}, stage);
-    for (int32_t slot : slots.first(std::min(slots.size(), 2 * apart))) __builtin_prefetch(&view.id_ends[static_cast<uint32_t>(slot)]);
+        for (int32_t slot : first((Renderer::prefetch_stages - stage) * apart)) renderer.prefetch({view.serial, static_cast<uint32_t>(slot)}, stage);
+    for (int32_t slot : first(apart)) __builtin_prefetch(&view.id_bytes[view.id_ends[static_cast<uint32_t>(slot)]]);
 }
 
 // Appends the deliveries of one document that has been matched. What could not be decided is refused. Returns the number of the payload

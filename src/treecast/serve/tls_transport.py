@@ -29,8 +29,8 @@ RECEIVED_BYTES = 64 << 10
 """What is taken from the system at once: it is still in a cache when it is decrypted."""
 TURN_BYTES = 2 << 20
 """What a connection may take before others have their turn."""
-PIECE_BYTES = 128 << 10
-"""What is encrypted before it is handed to the system: eight records of TLS."""
+PIECE_BYTES = 256 << 10
+"""What is encrypted before it is handed to the system. Each time may wake the other side."""
 HIGH_BYTES = 64 << 10
 
 _TRY_AGAIN = (BlockingIOError, InterruptedError)
