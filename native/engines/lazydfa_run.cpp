@@ -217,11 +217,13 @@ void LazyDfaRun::route_path(const View& view, const Document& document, uint32_t
 }
 
 // Accept ids to slots. Almost all lead straight to one slot; the dirty ones have chains, which are walked.
+// PERF: bench/network_cpu.py: of a document with few matches, each is somewhere else in memory, so all are asked for before the first is
+// looked at.
 void LazyDfaRun::emit(const View& view, const Document& document, const MachinePlace& place, AnswerBits& bits, Output<int32_t>& out) {
     const LazyDfaState& state = state_of(view);
     const uint32_t* slot_of = place.slot_of.data();
     const ExpandBits expand = expand_bits();
-    bits.drain([&](const uint32_t* words, uint64_t* masks, uint32_t count) {
+    auto take = [&](const uint32_t* words, uint64_t* masks, uint32_t count) {
         uint64_t dirty[64], any_dirty = 0;
         for (uint32_t i = 0; i < count; ++i) {
             any_dirty |= dirty[i] = masks[i] & place.dirty_in(words[i]);
@@ -241,7 +243,22 @@ void LazyDfaRun::emit(const View& view, const Document& document, const MachineP
                 chained_.push_back(place.path_of[accept]);
                 __builtin_prefetch(&state.heads[chained_.back()]);
             }
+    };
+    constexpr uint32_t few = 4, few_max = 64;
+    uint32_t few_words[few_max], few_count = 0;
+    uint64_t few_masks[few_max];
+    auto take_few = [&] { take(few_words, few_masks, std::exchange(few_count, 0)); };
+    bits.drain([&](const uint32_t* words, uint64_t* masks, uint32_t count) {
+        if (few_count + (count > few ? few_max : count) > few_max) take_few();
+        if (count > few) return take(words, masks, count);
+        for (uint32_t i = 0; i < count; ++i) {
+            __builtin_prefetch(&place.dirty[words[i]]);
+            __builtin_prefetch(&slot_of[uint64_t(words[i]) * 64 + static_cast<uint32_t>(std::countr_zero(masks[i]))]);
+            few_words[few_count] = words[i];
+            few_masks[few_count++] = masks[i];
+        }
     });
+    take_few();
     for (const uint32_t* list : listed_) {
         const uint32_t count = *list & ~extra_bit;
         if (*list & extra_bit) {

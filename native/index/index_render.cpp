@@ -36,11 +36,17 @@ void prefetch(const View& view, const Renderer& renderer, std::span<const int32_
     if (at + apart < slots.size()) __builtin_prefetch(&view.id_bytes[view.id_ends[slots[at + apart]]]);
 }
 
-// What that would have asked for before the first of them.
+// What that would have asked for before the first of them; the first stage comes before they are sorted.
+void prefetch_begin(const View& view, const Renderer& renderer, std::span<const int32_t> slots) {
+    for (int32_t slot : slots.first(std::min(slots.size(), Renderer::prefetch_stages * apart))) {
+        renderer.prefetch({view.serial, static_cast<uint32_t>(slot)}, 0);
+        __builtin_prefetch(&view.id_ends[static_cast<uint32_t>(slot)]);
+    }
+}
+
 void prefetch_first(const View& view, const Renderer& renderer, std::span<const int32_t> slots) {
     auto first = [slots](size_t count) { return slots.first(std::min(slots.size(), count)); };
-    for (int32_t slot : first(2 * apart)) __builtin_prefetch(&view.id_ends[static_cast<uint32_t>(slot)]);
-    for (size_t stage = 0; stage < Renderer::prefetch_stages; ++stage)
+    for (size_t stage = 1; stage < Renderer::prefetch_stages; ++stage)
         for (int32_t slot : first((Renderer::prefetch_stages - stage) * apart)) renderer.prefetch({view.serial, static_cast<uint32_t>(slot)}, stage);
     for (int32_t slot : first(apart)) __builtin_prefetch(&view.id_bytes[view.id_ends[static_cast<uint32_t>(slot)]]);
 }
@@ -119,8 +125,10 @@ void render_document(Matcher& matcher, const Next& next, size_t number, const De
     try {
         Output<int32_t> slots;
         const Document& read = matcher.match(*batch.view, next(number), slots, true);
+        const std::span<const int32_t> matched(slots.data(), slots.size());
+        prefetch_begin(*batch.view, matcher.renderer(options.limits, options.share), matched);
         sort_slots(*batch.view, slots.data(), slots.size(), scratch);
-        const uint32_t whole = deliver(*batch.view, read, matcher, {slots.data(), slots.size()}, options, batch, delivered);
+        const uint32_t whole = deliver(*batch.view, read, matcher, matched, options, batch, delivered);
         if (options.texts == DeliveryOptions::Texts::all || (has_text && batch.slots.size() > deliveries_before))
             append_text(read, payloads_before, whole, batch);
     } catch (const Failure& failure) {
