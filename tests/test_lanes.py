@@ -399,3 +399,31 @@ def test_cursors_that_are_equal_are_one_object() -> None:
     line.take(1)
     _, ids, cursors, _ = line.lanes.acknowledge(line.lane, [1])
     assert ids == ["a", "b", "c"] and cursors[0] is cursors[1] and cursors[0] != cursors[2]
+
+
+def test_a_place_that_somebody_else_has_now_is_not_who_was_found_there() -> None:
+    """Whoever was found by the number of an index is looked for by its id once it has left."""
+    index = Index()
+    for id in ("first", "second"):
+        index.add(id, f"/{id}")
+    lanes = _native.Lanes(10)
+    lane = lanes.open_lane()
+
+    def store(batch: _native.DeliveryBatch, number: int) -> list[tuple[int, str]]:
+        return lanes.store(batch, [True] * 2, ["s"] * 2, [""] * 2, [1] * 2, "", [0] * 2, number, number, {})[3]
+
+    slot = lanes.join("first", lane, 1, 0, 5)
+    texts = [b"<first/>", b"<second/>"]
+    early = index.render_columns(texts, report=True, texts=_native.Texts.all)
+    assert store(index.render_columns(texts, report=True, texts=_native.Texts.all), 0) == [(1, "second")]
+    lanes.leave(slot)
+    assert lanes.join("second", lane, 2, 0, 5) == slot
+    assert store(early, 2) == [(0, "first")]
+    made = lanes.take(lane, 1, 100, 1 << 20)
+    assert made is not None
+    assert [item[:2] for item in msgspec.msgpack.decode(made[0])] == [["second", 4]]
+    other = Index()  # where the same numbers are others
+    for id in ("second", "first"):
+        other.add(id, f"/{id}")
+    assert store(other.render_columns(texts, report=True, texts=_native.Texts.all), 4) == [(0, "first")]
+    assert lanes.depth(slot) == (2, 1)

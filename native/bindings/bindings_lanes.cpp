@@ -165,7 +165,8 @@ nb::tuple store_known(NamedLanes& lanes, const DeliveryBatch& batch, std::option
     RenderedColumns rendered = rendered_columns(batch);
     BatchBodies made = number_bodies(rendered, is_stored, last_document, last_body);
     MatchColumns columns{made.numbers, std::span(given.published_ms).first(batch.documents), std::span(given.origin_numbers).first(batch.documents),
-                         given.origin, batch.ends, batch.payloads, batch.payload_ends, made.of_payloads, batch.id_ends, batch.ids, batch.slots};
+                         given.origin, batch.ends, batch.payloads, batch.payload_ends, made.of_payloads, batch.id_ends, batch.ids, batch.slots,
+                         batch.view ? batch.view->serial : 0};
     Lanes::Enqueued enqueued = lanes.enqueue(columns);
     nb::list others;
     size_t document = 0;

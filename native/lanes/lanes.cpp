@@ -117,7 +117,7 @@ std::string Lanes::cursor(uint32_t slot) const {
 
 Lanes::Enqueued Lanes::enqueue(const MatchColumns& columns) {
     Enqueued made;
-    const size_t deliveries = columns.hints.size();
+    const size_t deliveries = columns.slots.size();
     uint32_t origin = origin_of(columns.origin);
     for (size_t at = 0; at < columns.documents(); ++at) {
         const int64_t number = columns.numbers[at];
@@ -125,14 +125,15 @@ Lanes::Enqueued Lanes::enqueue(const MatchColumns& columns) {
         uint32_t count = 0;
         for (auto delivery = static_cast<size_t>(columns.ends[at]); delivery < static_cast<size_t>(columns.ends[at + 1]); ++delivery) {
             if (delivery + hints_ahead < deliveries) {
-                subscribers_.prefetch_hint(columns.hints[delivery + hints_ahead]);
-                subscribers_.prefetch(subscribers_.hinted(columns.hints[delivery + subscribers_ahead]));
-                subscribers_.prefetch_rest(subscribers_.hinted(columns.hints[delivery + rests_ahead]));
-                subscribers_.prefetch_lists(subscribers_.hinted(columns.hints[delivery + lists_ahead]));
+                subscribers_.prefetch_hint(columns.slots[delivery + hints_ahead]);
+                subscribers_.prefetch(subscribers_.hinted(columns.slots[delivery + subscribers_ahead]));
+                subscribers_.prefetch_rest(subscribers_.hinted(columns.slots[delivery + rests_ahead]));
+                subscribers_.prefetch_lists(subscribers_.hinted(columns.slots[delivery + lists_ahead]));
             }
             const int64_t payload = columns.payloads[delivery];
             if (payload < 0) continue;          // refused
-            const uint32_t slot = subscribers_.find(columns.id(delivery), deliveries ? columns.hints[delivery] : -1);
+            const Subscribers::Number in_index{columns.slots_serial, deliveries ? static_cast<uint32_t>(columns.slots[delivery]) : 0};
+            const uint32_t slot = subscribers_.find(columns.id(delivery), in_index);
             if (slot == Subscribers::nobody || waiting(slot) >= waiting_max_) {
                 made.others.push_back(static_cast<uint32_t>(delivery));
                 continue;

@@ -41,7 +41,8 @@ struct MatchColumns {
     std::span<const int64_t> bodies;            // by payload: its number in the log
     std::span<const int32_t> id_ends;           // by delivery
     std::string_view ids;
-    std::span<const int32_t> hints;             // by delivery: a number that mostly stands for the same subscription; or nothing
+    std::span<const int32_t> slots;             // by delivery: that of its subscription in the index; or nothing
+    uint64_t slots_serial = 0;                  // see Subscribers::Number
 
     size_t documents() const { return numbers.size(); }
     std::string_view id(size_t delivery) const {

@@ -9,7 +9,7 @@ namespace treecast {
 
 namespace {
 
-constexpr int64_t hints_max = 1 << 24;
+constexpr uint32_t hints_max = 1 << 24;
 
 }  // namespace
 
@@ -49,18 +49,17 @@ Subscribers::Leaving Subscribers::leave(uint32_t slot) {
 }
 
 // Looking where it was last time touches what is needed anyway; a table of texts is elsewhere.
-uint32_t Subscribers::find(std::string_view id, int64_t hint) {
-    const bool has_hint = hint >= 0 && hint < hints_max;
-    const auto place = static_cast<size_t>(hint);
-    if (has_hint && place < hints_.size()) {
-        const uint32_t slot = hints_[place];
-        if (slot < slots_.size() && slots_[slot].serial && this->id(slot) == id) return slot;
+uint32_t Subscribers::find(std::string_view id, Number number) {
+    const bool is_hinted = number.serial && number.slot < hints_max;
+    if (is_hinted && number.slot < hints_.size()) {
+        const Hint& hint = hints_[number.slot];
+        if (hint.number_serial == number.serial && slots_[hint.slot].serial == hint.serial) return hint.slot;
     }
     auto known = slot_of_.find(id);
     if (known == slot_of_.end()) return nobody;
-    if (has_hint) {
-        if (place >= hints_.size()) hints_.resize(place + 1, nobody);
-        hints_[place] = known->second;
+    if (is_hinted) {
+        if (number.slot >= hints_.size()) hints_.resize(number.slot + 1);
+        hints_[number.slot] = {number.serial, slots_[known->second].serial, known->second};
     }
     return known->second;
 }

@@ -63,12 +63,18 @@ public:
         const Subscriber& subscriber = slots_[slot];
         return subscriber.id_size <= short_id_max ? std::string_view(subscriber.short_id, subscriber.id_size) : rests_[slot].id;
     }
-    // The slot of a subscription, or `nobody`. `hint`: a number that mostly stands for the same subscription; less than 0: there is none.
-    uint32_t find(std::string_view id, int64_t hint);
-    // Where it was found with this hint.
-    uint32_t hinted(int32_t hint) const {
-        const auto place = static_cast<size_t>(hint);
-        return place < hints_.size() ? hints_[place] : nobody;
+    // The number that an index has for a subscription. No two of those with one `serial` are the same; 0: there is no number.
+    // PERF: bench/network_cpu.py. Who was found by it before is there still, or its place is somebody else's: no look at ids is needed.
+    struct Number {
+        uint64_t serial = 0;
+        uint32_t slot = 0;
+    };
+    // The slot of a subscription, or `nobody`.
+    uint32_t find(std::string_view id, Number number);
+    // Where one with this slot of an index was found last.
+    uint32_t hinted(int32_t slot) const {
+        const auto place = static_cast<size_t>(slot);
+        return place < hints_.size() ? hints_[place].slot : nobody;
     }
 
     // Documents of deliveries that are not done, ascending.
@@ -90,7 +96,7 @@ public:
     size_t longest() const;
 
     // Looking ahead: what is asked for before it is needed, in this order. `prefetch_rest` reads what `prefetch` has asked for.
-    void prefetch_hint(int32_t hint) const { if (static_cast<size_t>(hint) < hints_.size()) __builtin_prefetch(&hints_[static_cast<size_t>(hint)]); }
+    void prefetch_hint(int32_t slot) const { if (static_cast<size_t>(slot) < hints_.size()) __builtin_prefetch(&hints_[static_cast<size_t>(slot)]); }
     void prefetch(uint32_t slot) const { if (slot < slots_.size()) __builtin_prefetch(&slots_[slot], 1); }
     void prefetch_rest(uint32_t slot) const {
         if (slot < slots_.size() && has_rest(slots_[slot])) __builtin_prefetch(&rests_[slot], 1);
@@ -117,7 +123,11 @@ private:
     std::vector<Rest, LargePages<Rest>> rests_; // by slot
     RecycledIds slot_numbers_;
     TextMap<uint32_t> slot_of_;
-    std::vector<uint32_t, LargePages<uint32_t>> hints_;                 // by hint: the slot that it stood for last
+    struct Hint {                               // who was found by a Number, and where
+        uint64_t number_serial = 0, serial = 0;
+        uint32_t slot = nobody;
+    };
+    std::vector<Hint, LargePages<Hint>> hints_; // by the slot of an index
 };
 
 }  // namespace treecast
