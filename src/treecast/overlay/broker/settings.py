@@ -47,7 +47,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Deliveries that one session may have without acknowledging them, whatever it asks for."""
     session_ms: int = 10 * SECOND_MS
     """A session from which nothing was heard for so long is over."""
-    items_per_message_max: int = 256
+    items_per_message_max: int = 1_024
     message_bytes_max: int = 1 << 20
     """Of payloads in a message, unless a single one is larger."""
     resend_ms: int = 500
