@@ -90,10 +90,11 @@ def test_messages_without_documents_are_read_too() -> None:
 class Scene:
     """A broker of a tree, whose neighbours and clients the test plays."""
 
-    def __init__(self, name: str, parents: dict[str, str], *, is_gathering: bool) -> None:
+    def __init__(self, name: str, parents: dict[str, str], *, is_gathering: bool, **settings: int) -> None:
         self._is_gathering = is_gathering
         self._storage = SimulatedStorage()
-        self.broker = NetworkBroker(name, self._storage, Random(1), network=NetworkSettings(link_formats=("binary",)))
+        network = NetworkSettings(link_formats=("binary",), **settings)  # type: ignore[arg-type]
+        self.broker = NetworkBroker(name, self._storage, Random(1), network=network)
         self.sent: list[tuple[str, Any]] = []
         names = {name: BrokerInfo() for name in (ROOT, *parents)}
         self.tell("registry", NewView(View(1, names, {ROOT: parents})))
@@ -110,6 +111,9 @@ class Scene:
         else:
             for message in messages:
                 self._happen(self.broker.receive(sender, message, 0))
+
+    def tick(self) -> None:
+        self._happen(self.broker.tick(0))
 
     def _happen(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -129,9 +133,9 @@ class Scene:
         return [parcel.number for message in self.forwards() for parcel in Parcels.read(message.documents)]
 
 
-def between(*, is_gathering: bool, query: str = "/a") -> tuple[Scene, int]:
+def between(*, is_gathering: bool, query: str = "/a", **settings: int) -> tuple[Scene, int]:
     """A broker between its root and a child, and the version by which documents have to be chosen."""
-    scene = Scene(OWN, {OWN: ROOT, CHILD: OWN}, is_gathering=is_gathering)
+    scene = Scene(OWN, {OWN: ROOT, CHILD: OWN}, is_gathering=is_gathering, **settings)
     scene.announce(query)
     version = [message for _, message in scene.sent if isinstance(message, Announce)][-1].version
     scene.tell(ROOT, Covered(ROOT, "store", 1, 7, scene.broker.life, version, 0))
@@ -146,6 +150,18 @@ def test_a_run_is_passed_on_as_its_messages_one_by_one(query: str, wanted: list[
         scene.tell(ROOT, *messages, Taken("q", 1, 1))
         assert scene.passed_on() == wanted
         assert (scene.broker.forwarded, scene.broker.positions.number(ROOT)) == (9, 9)
+
+
+@pytest.mark.parametrize(("window", "told"), [(4 << 20, [3]), (4 * 2 * 30, [1, 2, 3])])
+def test_a_parent_is_told_of_room_now_and_then(window: int, told: list[int]) -> None:
+    """Not for each message, but for each that is a quarter of what may be on its way; and with the next tick."""
+    scene, version = between(is_gathering=False, link_window_bytes=window)
+    large = Parcels.of([Parcel(n, "s", "", 0, "text", b"<a>" + b"x" * 60 + b"</a>") for n in (1, 2, 3)])
+    for number in (1, 2, 3):
+        documents = large.after(number - 1).having([1] + [0] * (3 - number), 1).packed
+        scene.tell(ROOT, msgspec.structs.replace(forward(number - 1, number, version=version), documents=documents))
+    scene.tick()
+    assert [message.upto for to, message in scene.sent if to == ROOT and isinstance(message, Taken)] == told
 
 
 def test_a_message_that_cannot_be_read_spoils_no_other() -> None:

@@ -22,8 +22,9 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of one message, unless a single document is larger."""
     idle_ms: int = 1_000
     """A link on which nothing was sent for so long is told that there was nothing for it."""
-    taken_bytes: int = 256 << 10
-    """A parent is told after so many bytes that there is room for more, and with the next tick in any case."""
+    taken_bytes: int = 1 << 20
+    """A parent is told after so many bytes, or a quarter of the window, that there is room for more, and with the next
+    tick in any case."""
 
     link_formats: tuple[str, ...] = ("binary",)
     """In which documents are sent to a child: the first of these that it reads, or text. Compressed ones take several
@@ -115,3 +116,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     move_ms_max: int = 60_000
     """A subscription that could not be handed over within this time stays."""
     move_repeat_ms: int = 1_000
+
+    @property
+    def told_bytes(self) -> int:
+        return min(self.taken_bytes, self.link_window_bytes // 4)
