@@ -119,6 +119,9 @@ class TlsTransport(asyncio.Transport):
         self._socket = connected
         self._fd = connected.fileno()
         self._tls = tls
+        # Each call of an SSLObject is handed on to one of an object behind it, which is asked itself where there is one.
+        behind: Any = getattr(tls, "_sslobj", tls)
+        self._read, self._write = behind.read, behind.write
         self._incoming = incoming
         self._outgoing = outgoing
         self._protocol = protocol
@@ -188,7 +191,7 @@ class TlsTransport(asyncio.Transport):
 
         An error that says that there is no more takes as long as decrypting a record, so we look before we ask.
         """
-        read, incoming = self._tls.read, self._incoming
+        read, incoming = self._read, self._incoming
         while not self._is_paused and not self._is_closing:
             if self._room is None:
                 self._room = memoryview(self._protocol.get_buffer(-1))
@@ -196,11 +199,12 @@ class TlsTransport(asyncio.Transport):
             size, is_over = len(room), False
             count: Any = 1
             try:
-                while filled < size and not is_over:
+                while filled < size:
                     count = read(size - filled, room[filled:])
                     filled += count
-                    # Where the room is full, more of a record may wait inside.
-                    is_over = not count or (filled < size and not incoming.pending)
+                    if not incoming.pending or not count:
+                        is_over = filled < size  # else more of the record may wait inside
+                        break
             except ssl.SSLWantReadError:
                 is_over = True
             except OSError as error:
@@ -242,7 +246,7 @@ class TlsTransport(asyncio.Transport):
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         """One after the other, without joining them: what is small leaves with what follows it."""
-        encrypt, outgoing = self._tls.write, self._outgoing
+        encrypt, outgoing = self._write, self._outgoing
         for data in list_of_data:
             with memoryview(data) as view:
                 for begin in range(0, len(view), PIECE_BYTES):
