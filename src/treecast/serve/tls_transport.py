@@ -119,7 +119,7 @@ class TlsTransport(asyncio.Transport):
         self._socket = connected
         self._fd = connected.fileno()
         self._tls = tls
-        # Each call of an SSLObject is handed on to one of an object behind it, which is asked itself where there is one.
+        # An SSLObject hands each call on to an object behind it, which we ask ourselves where there is one.
         behind: Any = getattr(tls, "_sslobj", tls)
         self._read, self._write = behind.read, behind.write
         self._incoming = incoming
