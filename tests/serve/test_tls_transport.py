@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 import trustme
 
-from treecast.serve.tls_transport import PIECE_BYTES, TlsTransport, start_tls
+from treecast.serve import tls_transport
+from treecast.serve.tls_transport import LARGE_PIECE_BYTES, PIECE_BYTES, TlsTransport, start_tls
 
 pytestmark = pytest.mark.house
 
@@ -230,10 +232,31 @@ def test_parts_arrive_as_one_and_small_ones_leave_with_what_follows(monkeypatch:
     async def run() -> None:
         async with connected() as (server, client):
             monkeypatch.setattr(TlsTransport, "_flush", counted)
-            large = bytes(range(256)) * 1_000
+            large = bytes(range(256)) * 5_000
             server.transport.writelines([b"begin", bytearray(b" of "), memoryview(large), b"", b"end"])
             expected = b"begin of " + large + b"end"
             assert await client.get(len(expected)) == expected
-            assert len(sizes) == len(large) // PIECE_BYTES + 1, "neither the beginning nor the end left alone"
+            assert len(sizes) == len(large) // LARGE_PIECE_BYTES + 1, "neither the beginning nor the end left alone"
+
+    asyncio.run(run())
+
+
+def test_large_pieces_are_for_some_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them keeps memory of that size."""
+    monkeypatch.setattr(tls_transport, "_large", threading.BoundedSemaphore(1))
+    data = bytes(range(256)) * 5_000
+
+    async def sizes_of(count: int) -> set[int]:
+        async with connected() as (server, client):
+            server.transport.write(b"small")
+            assert server.transport._piece_bytes == PIECE_BYTES
+            server.transport.write(data)
+            assert await client.get(5 + len(data)) == b"small" + data
+            return {server.transport._piece_bytes, *(await sizes_of(count - 1) if count > 1 else ())}
+
+    async def run() -> None:
+        assert await sizes_of(1) == {LARGE_PIECE_BYTES}
+        await asyncio.sleep(0)
+        assert await sizes_of(2) == {LARGE_PIECE_BYTES, PIECE_BYTES}, "the first has given its place back"
 
     asyncio.run(run())

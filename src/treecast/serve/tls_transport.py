@@ -29,12 +29,18 @@ RECEIVED_BYTES = 64 << 10
 """What is taken from the system at once: it is still in a cache when it is decrypted."""
 TURN_BYTES = 2 << 20
 """What a connection may take before others have their turn."""
-PIECE_BYTES = 256 << 10
-"""What is encrypted before it is handed to the system. Each time may wake the other side."""
+PIECE_BYTES = 64 << 10
+"""What is encrypted before it is handed to the system: four records of TLS."""
+LARGE_PIECE_BYTES = 512 << 10
+"""The same for connections that carry large frames: each piece may wake the other side. OpenSSL keeps room for a piece
+as long as there is the connection,"""
+LARGE_MAX = 100
+"""so only so many of a process get it. The others have the usual pieces."""
 HIGH_BYTES = 64 << 10
 
 _TRY_AGAIN = (BlockingIOError, InterruptedError)
 _of_thread = threading.local()
+_large = threading.BoundedSemaphore(LARGE_MAX)
 
 
 async def start_tls(
@@ -126,6 +132,7 @@ class TlsTransport(asyncio.Transport):
         self._outgoing = outgoing
         self._protocol = protocol
         self._shutdown_s = shutdown_s
+        self._piece_bytes = PIECE_BYTES
         self._waiting: deque[memoryview] = deque()  # encrypted, and not taken by the system
         self._waiting_bytes = 0
         self._high, self._low = HIGH_BYTES, HIGH_BYTES // 4
@@ -249,18 +256,25 @@ class TlsTransport(asyncio.Transport):
         encrypt, outgoing = self._write, self._outgoing
         for data in list_of_data:
             with memoryview(data) as view:
-                for begin in range(0, len(view), PIECE_BYTES):
+                if len(view) > self._piece_bytes:
+                    self._want_large_pieces()
+                piece_bytes = self._piece_bytes
+                for begin in range(0, len(view), piece_bytes):
                     if self._is_closing:
                         return
                     try:
-                        encrypt(view[begin : begin + PIECE_BYTES])
+                        encrypt(view[begin : begin + piece_bytes])
                     except OSError as error:
                         self._fail(error)
                         return
-                    if outgoing.pending >= PIECE_BYTES:
+                    if outgoing.pending >= piece_bytes:
                         self._flush()
         if not self._is_closing:
             self._flush()
+
+    def _want_large_pieces(self) -> None:
+        if self._piece_bytes == PIECE_BYTES and not self._is_closed and _large.acquire(blocking=False):
+            self._piece_bytes = LARGE_PIECE_BYTES
 
     def _flush(self) -> None:
         """Hand what is encrypted to the system, or let it wait."""
@@ -337,6 +351,9 @@ class TlsTransport(asyncio.Transport):
         if self._is_closed:
             return
         self._is_closing = self._is_closed = True
+        if self._piece_bytes != PIECE_BYTES:
+            self._piece_bytes = PIECE_BYTES
+            _large.release()
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
         self._waiting.clear()
