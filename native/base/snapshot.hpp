@@ -29,7 +29,7 @@
 
 namespace treecast {
 
-constexpr uint32_t snapshot_version = 9;
+constexpr uint32_t snapshot_version = 10;
 
 uint64_t checksum(const void* data, size_t bytes, uint64_t seed = 0);
 

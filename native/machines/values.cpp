@@ -34,14 +34,12 @@ void Values::build(const std::vector<Condition>& conditions) {
         const Condition& c = conditions[i];
         bytes_.append(c.value.data(), c.value.size());
         ends_.push(static_cast<uint32_t>(bytes_.size()));
-        labels_.push(c.label);
-        tests_.push(c.test);
         if (groups_.empty() || groups_.back().label != c.label) groups_.push({.label = c.label});
         Group& group = groups_.back();
         int kind = static_cast<int>(c.test);
         if (!group.has(c.test)) group.begin[kind] = i;
         group.end[kind] = i + 1;
-        if (c.test == ValueTest::equal_text || c.test == ValueTest::equal_number || c.test == ValueTest::starts_with) add_text(i);
+        if (c.test == ValueTest::equal_text || c.test == ValueTest::equal_number || c.test == ValueTest::starts_with) add_text(i, c);
         if (c.test == ValueTest::equal_text) group.text_bytes_max = std::max(group.text_bytes_max, static_cast<uint32_t>(c.value.size()));
     }
     // Prefixes are looked up once per distinct length, so only the lengths are listed.
@@ -61,9 +59,9 @@ void Values::build(const std::vector<Condition>& conditions) {
     for (size_t i = 0; i < list_read_bytes && !states_.empty(); ++i) arrivals_.push(0);
 }
 
-void Values::add_text(uint32_t test) {
+void Values::add_text(uint32_t test, const Condition& condition) {
     size_t mask = table_.size() - 1;
-    const uint64_t hash = this->hash(labels_[test], tests_[test], text(test));
+    const uint64_t hash = this->hash(condition.label, condition.test, condition.value);
     size_t at = hash & mask;
     while (table_[at] != empty_place) at = (at + 1) & mask;
     table_[at] = hash >> 32 << 32 | test;
@@ -144,7 +142,7 @@ Values::Need Values::need(uint32_t number) const {
 }
 
 uint64_t Values::bytes() const {
-    return groups_.bytes() + prefixes_.bytes() + bytes_.bytes() + ends_.bytes() + labels_.bytes() + tests_.bytes() + table_.bytes() +
+    return groups_.bytes() + prefixes_.bytes() + bytes_.bytes() + ends_.bytes() + table_.bytes() +
            states_.bytes() + state_tests_.bytes() + filter_.bytes() + arrivals_.bytes() + tables_.bytes() + also_.bytes();
 }
 

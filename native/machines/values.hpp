@@ -120,7 +120,7 @@ public:
     }
     template <class Visit>
     void parts(Visit&& visit) {
-        visit(groups_), visit(prefixes_), visit(bytes_), visit(ends_), visit(labels_), visit(tests_), visit(table_), visit(filter_);
+        visit(groups_), visit(prefixes_), visit(bytes_), visit(ends_), visit(table_), visit(filter_);
         visit(states_), visit(state_tests_), visit(arrivals_), visit(tables_), visit(also_), visit(seeds_);
     }
     uint64_t bytes() const;
@@ -187,7 +187,7 @@ private:
     static bool may_equal(const Group& group, std::string_view value) {
         return group.has(ValueTest::equal_text) && value.size() <= group.text_bytes_max;
     }
-    void add_text(uint32_t test);
+    void add_text(uint32_t test, const Condition& condition);
     void add_table(State& state);
     bool is_met_often(const Group& group, uint32_t state, size_t tables_before) const;
     uint32_t child(const State& state, unsigned char byte) const {   // 0: none
@@ -246,8 +246,6 @@ private:
     Array<Prefixes> prefixes_;                      // by group, then size
     Array<char> bytes_;                             // the values, one after the other
     Array<uint32_t> ends_;
-    Array<uint32_t> labels_;                        // by test
-    Array<ValueTest> tests_;
     Array<uint64_t> table_;                         // of equalities and prefixes: half a hash, and the test; none: empty
     Array<uint64_t> filter_;                        // two bits for each text in table_: see first()
     Array<State> states_;                           // of all automata; 0 is none
