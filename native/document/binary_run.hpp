@@ -83,11 +83,11 @@ struct BinaryRun {
         uint64_t own = code - pass.dictionary_count;
         return __builtin_expect(own < pass.own_count, 1) ? pass.own_names[own] : nullptr;
     }
-    // Both sides are padded. So many bytes are copied in any case: whether there are more is hard to foresee if some strings are shorter
-    // and some are longer, and to be wrong takes longer than to copy.
-    static_assert(text_padding >= 128);
+    // Both sides are padded. At least `At_once` bytes are copied: where some strings are shorter and some are longer, nothing can foresee
+    // which comes next, and to be wrong takes longer than to copy.
     template <size_t At_once>
     TREECAST_INLINE void put(const char* from, size_t count) {
+        static_assert(At_once <= text_padding);
         for (size_t done = 0; done < At_once; done += 32) Scan::copy_32(out + done, from + done);
         for (size_t done = At_once; __builtin_expect(done < count, 0); done += 32) Scan::copy_32(out + done, from + done);
         out += count;

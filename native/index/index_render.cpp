@@ -54,7 +54,7 @@ void prefetch_first(const View& view, const Renderer& renderer, std::span<const 
 // Appends the deliveries of one document that has been matched. What could not be decided is refused. Returns the number of the payload
 // that is the document itself, or none.
 uint32_t deliver(const View& view, const Document& document, Matcher& matcher, std::span<const int32_t> slots,
-             const DeliveryOptions& options, DeliveryBatch& batch, uint64_t& bytes) {
+                 const DeliveryOptions& options, DeliveryBatch& batch, uint64_t& bytes) {
     Renderer& renderer = matcher.renderer(options.limits, options.share);
     NumberMap<uint32_t, const Failure*> undecided;
     for (const Matcher::Undecided& one : matcher.undecided()) undecided.emplace(one.slot, &one.failure);

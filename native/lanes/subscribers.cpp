@@ -9,7 +9,7 @@ namespace treecast {
 
 namespace {
 
-constexpr uint32_t hints_max = 1 << 24;
+constexpr uint32_t hints_max = 1 << 22;          // 96 MiB; others are looked for by id
 
 }  // namespace
 

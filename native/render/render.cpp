@@ -234,7 +234,9 @@ std::string_view Renderer::payload(uint32_t number) const {
     return impl_->builder->out().view(payload.begin, payload.size);
 }
 
-void Renderer::prefetch(Identity identity, size_t stage) const { impl_->plans.prefetch(identity, stage); }
+void Renderer::prefetch(Identity identity, size_t stage) const {
+    if (impl_) impl_->plans.prefetch(identity, stage);
+}
 
 uint32_t Renderer::whole() const { return impl_->whole; }
 

@@ -78,7 +78,7 @@ class AppendMany(msgspec.Struct, frozen=True):
     """Add bodies with consecutive numbers, one behind the other in `data`, without an object for each.
 
     Each stands there as it travels in MessagePack, with `BODY_HEAD_BYTES` before it, so that deliveries need no copies.
-    `native/lanes/batch_rows.hpp` writes them; PERF: bench/network_cpu.py.
+    `native/bindings/bindings_lanes.cpp` writes them; PERF: bench/network_cpu.py.
 
     >>> list(one_by_one([AppendMany.of(7, [b"<a/>", b"<b/>"])]))
     [Append(number=7, body=b'<a/>'), Append(number=8, body=b'<b/>')]

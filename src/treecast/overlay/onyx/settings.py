@@ -23,8 +23,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     idle_ms: int = 1_000
     """A link on which nothing was sent for so long is told that there was nothing for it."""
     taken_bytes: int = 1 << 20
-    """A parent is told after so many bytes, or a quarter of the window, that there is room for more, and with the next
-    tick in any case."""
+    """A parent is told after so many bytes, or a quarter of this broker's own window, that there is room for more, and
+    with the next tick in any case. No parent should have a smaller window."""
 
     link_formats: tuple[str, ...] = ("binary",)
     """In which documents are sent to a child: the first of these that it reads, or text. Compressed ones take several

@@ -56,7 +56,7 @@ def draw_settings(random: Random) -> BrokerSettings:
     return BrokerSettings(
         session_ms=draw(900, 700, 3_000),
         credit_max=draw(10_000, 1, 3),
-        items_per_message_max=draw(256, 1, 2),
+        items_per_message_max=draw(1_024, 1, 2),
         message_bytes_max=draw(1 << 20, 1, 200),
         resend_ms=draw(200, 20, 1_000),
         retry_ms=draw(100, 10, 1_000),

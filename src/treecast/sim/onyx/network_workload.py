@@ -99,7 +99,7 @@ def draw_network_settings(random: Random) -> NetworkSettings:
         forward_documents_max=draw(256, 1, 2),
         forward_bytes_max=draw(1 << 20, 1),
         idle_ms=draw(1_000, 100),
-        taken_bytes=draw(256 << 10, 1),
+        taken_bytes=draw(1 << 20, 1),
         early_bytes_max=draw(8 << 20, 0, 500),
         repair_ms=draw(300, 100),
         repair_ms_max=draw(2_000, 300),
