@@ -63,8 +63,8 @@ public:
     template <class Visit>
     void arrays(Visit&& visit) { visit(entries_), visit(records_), visit(bits_), visit(ranks_), visit(lists_); }
 
-    // Two steps ahead of each(), for one who looks into several directories: what the next step reads is on its way then. Where every
-    // directory has one record, that is all of it.
+    // For one who looks into several directories: expect() all of them, then approach() all of them, then each(). What a step reads was
+    // asked for by the one before. Where every directory has one record, expect() asks for the record, too.
     void expect(uint32_t directory) const {
         __builtin_prefetch(&entries_[directory]);
         if (entries_.size() != records_.size()) return;

@@ -36,7 +36,8 @@ void prefetch(const View& view, const Renderer& renderer, std::span<const int32_
     if (at + apart < slots.size()) __builtin_prefetch(&view.id_bytes[view.id_ends[slots[at + apart]]]);
 }
 
-// What that would have asked for before the first of them; the first stage comes before they are sorted.
+// prefetch() looks some deliveries ahead, so it never asks for the first ones. These two do: the first stage before slots are sorted,
+// the others after that.
 void prefetch_begin(const View& view, const Renderer& renderer, std::span<const int32_t> slots) {
     for (int32_t slot : slots.first(std::min(slots.size(), Renderer::prefetch_stages * apart))) {
         renderer.prefetch({view.serial, static_cast<uint32_t>(slot)}, 0);
@@ -125,10 +126,10 @@ void render_document(Matcher& matcher, const Next& next, size_t number, const De
     try {
         Output<int32_t> slots;
         const Document& read = matcher.match(*batch.view, next(number), slots, true);
-        const std::span<const int32_t> matched(slots.data(), slots.size());
-        prefetch_begin(*batch.view, matcher.renderer(options.limits, options.share), matched);
+        const std::span<const int32_t> matches(slots.data(), slots.size());
+        prefetch_begin(*batch.view, matcher.renderer(options.limits, options.share), matches);
         sort_slots(*batch.view, slots.data(), slots.size(), scratch);
-        const uint32_t whole = deliver(*batch.view, read, matcher, matched, options, batch, delivered);
+        const uint32_t whole = deliver(*batch.view, read, matcher, matches, options, batch, delivered);
         if (options.texts == DeliveryOptions::Texts::all || (has_text && batch.slots.size() > deliveries_before))
             append_text(read, payloads_before, whole, batch);
     } catch (const Failure& failure) {

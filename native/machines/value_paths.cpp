@@ -134,7 +134,7 @@ void ValuePathsRun::run(const Document& document, NameResolver& names, AnswerBit
     document_ = &document;
     names_ = &names;
     out_ = &out;
-    asked_count_ = 0;
+    look_up_count_ = 0;
     is_hard_ = simd_level() >= Simd::avx2;
     lazy_.visit_elements(document, names, *this);
 }
@@ -146,10 +146,10 @@ void ValuePathsRun::visit(uint32_t element, WordsView accepts) {
         if (!about.count) continue;
         const std::string_view value = document_->value(document_->attribute_value[a]);
         for (uint32_t g = 0; g < about.count; ++g) {
-            if (asked_count_ == asked_max) finish();
-            Asked& asked = asked_[asked_count_];
-            asked = {{about.group[g], none, 0, value}, accepts};
-            asked_count_ += values.begin(asked.search);
+            if (look_up_count_ == look_ups_max) finish();
+            LookUp& look_up = look_ups_[look_up_count_];
+            look_up = {{about.group[g], none, 0, value}, accepts};
+            look_up_count_ += values.begin(look_up.search);
         }
         if (!about.numbers) continue;
         const double number = to_number(value);
@@ -164,18 +164,18 @@ void ValuePathsRun::finish() {
     const Values& values = paths_.values();
     const auto& directories = paths_.directories();
     size_t count = 0;
-    for (Asked& asked : std::span(asked_, asked_count_)) {
-        if (!values.narrow(asked.search)) continue;
-        directories.expect(asked.search.test);
-        asked_[count++] = asked;
+    for (LookUp& look_up : std::span(look_ups_, look_up_count_)) {
+        if (!values.narrow(look_up.search)) continue;
+        directories.expect(look_up.search.test);
+        look_ups_[count++] = look_up;
     }
-    asked_count_ = 0;
-    const std::span<Asked> narrowed(asked_, count);
-    for (const Asked& asked : narrowed) values.approach(asked.search);
-    for (Asked& asked : narrowed)
-        if (values.finish(asked.search)) directories.approach(asked.search.test);
-    for (const Asked& asked : narrowed)
-        if (asked.search.test != none) accept(asked.search.test, asked.paths);
+    look_up_count_ = 0;
+    const std::span<LookUp> left(look_ups_, count);
+    for (const LookUp& look_up : left) values.approach(look_up.search);
+    for (LookUp& look_up : left)
+        if (values.finish(look_up.search)) directories.approach(look_up.search.test);
+    for (const LookUp& look_up : left)
+        if (look_up.search.test != none) accept(look_up.search.test, look_up.paths);
 }
 
 void ValuePathsRun::accept(uint32_t test, WordsView paths) {

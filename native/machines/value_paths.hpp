@@ -98,11 +98,11 @@ private:
     template <class Bits>
     void accept_with(uint32_t test, WordsView paths);
 
-    struct Asked {                                          // for a value, at the end of these paths
+    struct LookUp {                                         // of a value, at the end of these paths
         Values::Search search;
         WordsView paths;
     };
-    static constexpr size_t asked_max = 16;                 // at a time
+    static constexpr size_t look_ups_max = 16;              // at a time
 
     const ValuePaths& paths_;
     Lazy lazy_;
@@ -113,8 +113,8 @@ private:
     const Document* document_ = nullptr;
     NameResolver* names_ = nullptr;
     AnswerBits* out_ = nullptr;
-    Asked asked_[asked_max];
-    size_t asked_count_ = 0;
+    LookUp look_ups_[look_ups_max];
+    size_t look_up_count_ = 0;
     bool is_hard_ = false;                                  // which instructions there are
 };
 

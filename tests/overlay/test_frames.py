@@ -9,7 +9,7 @@ from zlib import crc32
 
 import msgspec
 import pytest
-from hypothesis import given as draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from treecast.overlay import frames
@@ -108,7 +108,7 @@ def test_every_flipped_bit_is_found() -> None:
         assert caught.value.code in ("TC401", "TC403")
 
 
-@draws(st.binary(max_size=60), st.booleans())
+@given(st.binary(max_size=60), st.booleans())
 def test_any_bytes_give_packets_or_an_error(noise: bytes, is_framed: bool) -> None:
     (good,) = encode(PACKETS[:1])
     data = good + (frame(noise) if is_framed else noise)
@@ -117,7 +117,7 @@ def test_any_bytes_give_packets_or_an_error(noise: bytes, is_framed: bool) -> No
     assert decode_all([*(data[at : at + 1] for at in range(len(data))), b""]) == whole
 
 
-@draws(st.data())
+@given(st.data())
 def test_changed_bodies_with_right_checksums_are_packets_or_an_error(drawn: st.DataObject) -> None:
     """What a hostile peer sends: it can compute checksums."""
     body = bytearray(encode(PACKETS)[0][HEADER_BYTES:])
@@ -314,14 +314,14 @@ def deliveries(sizes: list[int], epoch: int) -> tuple[Packet, Packet]:
 @pytest.mark.parametrize("epoch", [0, 300, 1 << 40])
 @pytest.mark.parametrize("sizes", [[3], [20_000], [0, 70_000, 300, 9_000], [10, 10]])
 def test_payloads_that_stand_elsewhere_are_not_copied_into_a_frame(sizes: list[int], epoch: int) -> None:
-    given, plain = deliveries(sizes, epoch)
-    made = list(encode_each([*PACKETS, given, *PACKETS]))
+    packed, plain = deliveries(sizes, epoch)
+    made = list(encode_each([*PACKETS, packed, *PACKETS]))
     assert decode_all([b"".join(frame.parts) for frame in made]) == ([*PACKETS, plain, *PACKETS], "")
     assert [frame.size for frame in made] == [sum(map(len, frame.parts)) for frame in made]
     parts: list[object] = [part for frame in made for part in frame.parts]
     is_copied = sum(sizes) < TAIL_BYTES_MIN
-    assert is_copied == (not any(part is given.message.payloads.parts[0] for part in parts))  # type: ignore[union-attr]
-    assert opened(given.message) == plain.message  # type: ignore[arg-type]
+    assert is_copied == (not any(part is packed.message.payloads.parts[0] for part in parts))  # type: ignore[union-attr]
+    assert opened(packed.message) == plain.message  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("last", [forward(1, 100_000), deliveries([70_000, 9_000], 300)[0]])

@@ -16,7 +16,7 @@ from treecast.errors import TreecastError
 from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.archive import Payload
-from treecast.overlay.broker.lanes import Taken
+from treecast.overlay.broker.lanes import LaneMessage
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import CursorRow, SubscriptionRow
 from treecast.overlay.broker.sessions import Session
@@ -153,7 +153,7 @@ def mix_bodies_on_lanes(broker: Broker) -> None:
     """A wrong delivery on the fast way: two payloads of a message change places."""
     take = broker._backlog.lanes.take
 
-    def take_mixed(session: Session, number: int) -> Taken | None:
+    def take_mixed(session: Session, number: int) -> LaneMessage | None:
         message = take(session, number)
         if message is None:
             return None

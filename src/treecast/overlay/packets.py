@@ -114,8 +114,9 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class Tail(NamedTuple):
-    """Documents at the end of a packet, which are not copied into a frame. The encoded packet has `extra_bytes` at its
-    end that do not belong there: what is in place of the documents, or follows them and is the last of the parts."""
+    """Documents at the end of a packet, which are not copied into a frame. The last `extra_bytes` of the encoded packet
+    are left out of the frame: the empty list in place of the documents, or what follows them. What follows them is the
+    last of the parts."""
 
     parts: tuple[bytes | memoryview | msgspec.Raw, ...]
     size: int

@@ -15,7 +15,7 @@ import msgspec
 
 from treecast.overlay.broker.archive import Archive, Payload
 from treecast.overlay.broker.backlog import Backlog
-from treecast.overlay.broker.lanes import Taken
+from treecast.overlay.broker.lanes import LaneMessage
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import CURSORS
 from treecast.overlay.broker.sessions import Items, Sent, Session
@@ -222,7 +222,7 @@ class Dispatch:
         self._holding[session.name] = session
         self._send_packed(session, number, sent, message, turn)
 
-    def _send_packed(self, session: Session, number: int, sent: Sent, message: Taken, turn: Turn) -> None:
+    def _send_packed(self, session: Session, number: int, sent: Sent, message: LaneMessage, turn: Turn) -> None:
         items, payload_count, ranges, count, _ = message
         try:
             payloads: Any = Payloads(payload_count, self._archive.packed(ranges))

@@ -21,7 +21,7 @@ from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.sessions import Sent, Session
 from treecast.overlay.broker.settings import BrokerSettings
 
-Taken = tuple[bytes, int, list[tuple[int, int]], int, int]
+LaneMessage = tuple[bytes, int, list[tuple[int, int]], int, int]
 """A message from a lane: its items, how many payloads, from which body to which they are, how many deliveries, and the
 shortest time within which one has to be acknowledged."""
 
@@ -147,12 +147,12 @@ class Lanes:
         )
         return Stored(numbers, rows, bodies, others), [self._sessions[lane] for lane in lanes]
 
-    def take(self, session: Session, number: int) -> Taken | None:
+    def take(self, session: Session, number: int) -> LaneMessage | None:
         """The next message of a session."""
         count = min(session.room(), self._settings.items_per_message_max)
         return self._native.take(session.lane, number, count, self._settings.message_bytes_max)
 
-    def take_again(self, session: Session, number: int) -> Taken | None:
+    def take_again(self, session: Session, number: int) -> LaneMessage | None:
         """The same message once more; None if not all of it is on the lane, as it was."""
         return self._native.take_again(session.lane, number)
 

@@ -474,7 +474,7 @@ class NetworkBroker:
                 self._keep_early(root, begin, upto, arrivals)
             else:
                 self._take_parcels(root, upto, arrivals, turn)
-            if root in self._taken and self._taken[root][1] >= self._settings.told_bytes:
+            if root in self._taken and self._taken[root][1] >= self._settings.bytes_per_taken:
                 self._tell_taken(root)
         self._local_bytes = 0
         self.broker.apply(turn)  # what else this turn does may deliver it

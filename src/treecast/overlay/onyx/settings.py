@@ -118,5 +118,6 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     move_repeat_ms: int = 1_000
 
     @property
-    def told_bytes(self) -> int:
+    def bytes_per_taken(self) -> int:
+        """How many bytes come between two messages `Taken` to a parent."""
         return min(self.taken_bytes, self.link_window_bytes // 4)
