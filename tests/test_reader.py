@@ -83,9 +83,27 @@ def test_offsets_are_those_of_the_bytes_given(encoding: str) -> None:
     inner = "<b>ß</b>".encode("utf-16-le" if encoding == "utf-16" else label)
     assert document.starts[1] == data.index(inner)
     assert document.ends[1] == data.index(inner) + len(inner)
-    assert document.slice(1) == inner
+    assert document.slice(1) == "<b>ß</b>".encode()
     assert document.data == data
     assert document.string_value(0) == "ééß"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1", "windows-1252"])
+def test_a_slice_is_a_document_of_its_own(encoding: str) -> None:
+    """It is UTF-8, and declares every namespace in scope: content may use prefixes too (`t:person`)."""
+    feed = f"""<?xml version="1.0" encoding="{encoding}"?>
+<feed xmlns="urn:atom" xmlns:dc="urn:dc" xmlns:t="urn:t" xml:lang="de">
+<entry dc:date="1"><dc:creator type="t:person">J&uuml;rgen é</dc:creator></entry><plain xmlns=""/></feed>"""
+    document = read(feed.encode(encoding), entities="html")
+    slices = [document.slice(element) for element in range(len(document))]
+    scope = 'xmlns="urn:atom" xmlns:dc="urn:dc" xmlns:t="urn:t"'
+    assert slices[1].decode() == f'<entry {scope} dc:date="1"><dc:creator type="t:person">Jürgen é</dc:creator></entry>'
+    assert slices[3] == b'<plain xmlns:dc="urn:dc" xmlns:t="urn:t" xmlns=""/>'
+    for element, alone in enumerate(map(read, slices)):  # without the entities that the feed needed
+        end = element + document.sizes[element]
+        assert alone.names == document.names[element:end]
+        assert alone.string_value(0) == document.string_value(element)
+        assert alone.attributes == [(of - element, *rest) for of, *rest in document.attributes if element <= of < end]
 
 
 ENCODINGS = {  # what each is read as

@@ -2,6 +2,7 @@
 #include "bindings/bindings_document.hpp"
 #include "document/document.hpp"
 #include "document/reader.hpp"
+#include "render/copy.hpp"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -79,9 +80,9 @@ std::string string_value(const HeldDocument& held, size_t element) {
 }
 
 nb::bytes element_bytes(const HeldDocument& held, size_t element) {
-    held.checked(element);
-    uint64_t begin = held->original_offset(held->start[element]), end = held->original_offset(held->end[element]);
-    return nb::bytes(held->original.data() + begin, end - begin);
+    std::string copy;
+    copy_element(*held, held.scopes(), static_cast<uint32_t>(held.checked(element)), NamespacesInForce(), copy);
+    return nb::bytes(copy.data(), copy.size());
 }
 
 // Reads a batch one after the other and keeps nothing; for measuring.

@@ -3,6 +3,7 @@
 
 #include "bindings/bindings.hpp"
 #include "document/kept.hpp"
+#include "render/scopes.hpp"
 
 #include <memory>
 #include <optional>
@@ -45,6 +46,11 @@ public:
         if (element >= kept_->document().elements()) throw nb::index_error("no such element");
         return element;
     }
+    // Built for the first slice and kept, so that slicing every record of a document takes linear time. Needs the GIL.
+    Scopes& scopes() const {
+        if (!scopes_) scopes_.emplace().begin(kept_->document());
+        return *scopes_;
+    }
 
 private:
     std::string_view data_view() const {
@@ -52,6 +58,7 @@ private:
     }
     mutable nb::object data_;
     std::unique_ptr<KeptDocument> kept_;
+    mutable std::optional<Scopes> scopes_;
 };
 
 // For lists, in which nanobind takes None for a pointer to nothing.

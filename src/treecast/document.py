@@ -248,7 +248,12 @@ class Document:
         return self.native.string_value(check_integer("element", element, 0))
 
     def slice(self, element: int) -> bytes:
-        """The bytes of the element as given, from its start tag to its end tag."""
+        """The element as a document of its own, in UTF-8, with all namespaces in scope declared on its start tag.
+
+        References to the `entities` given are replaced by their text. Attributes of ancestors (xml:lang, xml:space,
+        xml:base) are not copied, as in a payload of `deliver="elements"`. The bytes as given are
+        `data[starts[element]:ends[element]]`.
+        """
         return self.native.slice(check_integer("element", element, 0))
 
 
