@@ -243,11 +243,25 @@ SnapshotReader::SnapshotReader(const std::string& path, bool verify) {
         if (section.offset % alignment || section.offset < table_end || section.offset > bytes || section.bytes > bytes - section.offset) damaged();
     map_sections(file.number(), memory, verify);
     if (verify) {
+        check_gaps(memory.get(), table_end, bytes);
         uint64_t sum = aligned(table_end);
         for (const Part& part : parts_) sum = checksum(part.data, part.bytes, sum);
         if (sum != header.sections_sum) damaged();
     }
     version_ = header.version;
+}
+
+// The checksums cover no byte between sections, and the writer leaves zeros there: so any other byte is damage.
+void SnapshotReader::check_gaps(const char* file, uint64_t table_end, uint64_t bytes) const {
+    uint64_t at = table_end;
+    auto check_zeros = [&](uint64_t end) {
+        if (at > end || std::any_of(file + at, file + end, [](char byte) { return byte != 0; })) damaged();
+    };
+    for (const Section& section : sections_) {
+        check_zeros(section.offset);
+        at = section.offset + section.bytes;
+    }
+    check_zeros(bytes);
 }
 
 // Small sections are left where they are in `memory`, the whole file. So are large ones where there is no room for them.

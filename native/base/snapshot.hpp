@@ -9,7 +9,8 @@
 // and where they begin, bytes and ends of the words in them (query/query_texts.hpp), deaths, order. The first five versions had
 // nine: ends and bytes of texts, and settings by slot, in the place of the texts. All other sections may change with the version.
 //
-// The checksums guard against accidents, not attackers. Header and table are always verified, the sections on request.
+// The checksums guard against accidents, not attackers. Header and table are always verified; the sections, and that the
+// bytes between them are zero, on request.
 //
 // Most of a large index stays as it was saved, and something is added to the end of each array. So a large section that begins
 // with a page is mapped by itself, with vacant memory behind it: then the first addition copies no array.
@@ -87,6 +88,7 @@ private:
     };
     Part next(size_t element);
     void map_sections(int file, const std::shared_ptr<char[]>& memory, bool verify);
+    void check_gaps(const char* file, uint64_t table_end, uint64_t bytes) const;
     void take_value(void* value, size_t bytes);
 
     std::vector<Section> sections_;
