@@ -207,6 +207,65 @@ def test_hostile_schemas_are_refused(name: str) -> None:
     assert "rules.sch: " in str(caught.value)
 
 
+LONG = "x" * 2000
+UNANSWERABLE = {
+    "key('x', 'y')": "TC196",
+    "count(1)": "TC196",
+    "id('x')": "TC196",
+    "nobody:b": "TC196",
+    "namespace::x": "TC196",
+    "string(b)/c": "TC196",
+    "starts-with(b)": "TC196",
+    "/".join(["b"] * 300): "TC329",
+    "|".join(f"b{n}" for n in range(300)): "TC329",
+}
+PLACES = {
+    "context": '<rule context="a[{}]">\n<assert test="b">m</assert></rule>',
+    "assert": '<rule context="a">\n<assert test="{}">m</assert></rule>',
+    "report": '<rule context="a">\n<report test="{}">m</report></rule>',
+    "let": '<rule context="a">\n<let name="v" value="{}"/><assert test="$v">m</assert></rule>',
+    "value-of": '<rule context="a">\n<assert test="b">m <value-of select="{}"/></assert></rule>',
+    "diagnostic": '<rule context="a">\n<assert test="b" diagnostics="d">m</assert></rule>',
+}
+WHERE = {
+    "context": "line 2: context",
+    "report": "line 3: report",
+    "value-of": "line 3: message of the assert",
+    "diagnostic": "line 3: message of the assert",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("expression", UNANSWERABLE, ids=lambda text: text[:20])
+def test_what_a_checker_would_refuse_is_refused_where_it_is_read(expression: str, place: str) -> None:
+    diagnostics = f'<diagnostics><diagnostic id="d"><value-of select="{expression}"/></diagnostic></diagnostics>'
+    rule = PLACES[place].format(expression)
+    source = schema(f"<pattern>\n{rule}</pattern>{diagnostics if place == 'diagnostic' else ''}")
+    with pytest.raises(QueryError) as caught:
+        parse_rules(source, name="rules.sch")
+    error = caught.value
+    assert error.code == UNANSWERABLE[expression]
+    assert str(error).startswith(f"{error.code} rules.sch: {WHERE.get(place, 'line 3: assert')}: ")
+    assert "--namespace" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('<ns prefix="x y" uri="urn:x"/>', "TC195 rules.sch: line 2: the prefix 'x y' is not a name"),
+        ('<ns prefix="xml" uri="urn:x"/>', "TC195 rules.sch: line 2: the prefix 'xml' cannot be bound to 'urn:x'"),
+        (
+            f'<pattern><rule context="a"><assert id="{"x" * 2000}" test="b">m</assert></rule></pattern>',
+            "TC329 rules.sch",
+        ),
+    ],
+)
+def test_names_that_no_index_takes_are_refused_with_their_line(content: str, message: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_rules(schema(f"\n{content}"), name="rules.sch")
+    assert str(caught.value).startswith(message)
+
+
 def test_expressions_are_written_as_they_were_meant() -> None:
     """The parser of rules and its writer: operators, names that are operators elsewhere, and the root."""
     several = ("(/) div 2", "- (1 + 2) * 3", "div div div", "a[*] * *", "(a | b)[1]/c//d", "//@*[. = 1]", "a = (b = c)")

@@ -9,7 +9,8 @@ A rule is its context without what earlier rules of its pattern take, and the ne
     <rule context="line"><assert test="@price">…</assert></rule>      //line[not(@price)]
 
 Codes: TC190 a file that cannot be read, TC191 one that is not XML, TC195 one that is no Schematron that we support,
-TC196 an expression that cannot become part of a query, TC329 one that expands to too much.
+TC196 an expression that cannot become part of a query, TC329 one that expands to too much. What is read here, an Index
+and a Checker accept.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
-from treecast.errors import DocumentError, QueryError, QueryLimitError
+from treecast.errors import DocumentError, LimitError, QueryError, QueryLimitError
+from treecast.index.explain import places_with_values
 from treecast.inputs.schematron.contexts import Context, read_context, selection
 from treecast.inputs.schematron.expression import (
     Call,
@@ -43,11 +45,15 @@ from treecast.inputs.schematron.inlining import (
 from treecast.inputs.schematron.markup import Markup, read_markup
 from treecast.inputs.schematron.schema import Check, Let, Rule, Schema, read_schema
 from treecast.inputs.subscription_files import unreadable
+from treecast.query import parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 QUERIES_CHARS_MAX = 32 << 20
+ID_BYTES_MAX = 1000
+"""An index takes 1,024; the numbers of repeated ids come behind."""
+UNBOUND = "TC109"
 _OUT_OF_REACH = "compare it outside the brackets, or walk to it with child steps, from which .. leads back"
 
 
@@ -68,6 +74,11 @@ class Assertion:
     role: str
     flag: str
     line: int
+
+    @property
+    def message_expressions(self) -> list[str]:
+        """The expressions of the message, as text."""
+        return [format_expression(part) for part in self.message if not isinstance(part, str)]
 
     @property
     def plain_message(self) -> str:
@@ -133,6 +144,12 @@ class _Builder:
 
     def refuse(self, line: int, what: str, error: Exception) -> QueryError:
         place = f"{self.file}: line {line}: {what}: "
+        if isinstance(error, QueryError):
+            message = place + str(error).removeprefix(f"{error.code} ").partition("\n  hint: ")[0]
+            if isinstance(error, LimitError):
+                return QueryLimitError(message, code="TC329", hint=error.hint)
+            hint = 'bind it: <ns prefix="…" uri="…"/>' if error.code == UNBOUND else error.hint
+            return QueryError(message, code="TC196", hint=hint)
         if isinstance(error, TooLargeError):
             return QueryLimitError(
                 place + str(error), code="TC329", hint="use the variables less often, or in fewer steps"
@@ -154,13 +171,17 @@ class _Builder:
                     raise self.refuse(rule.line, "context", error) from None
                 own = self.bind(rule.lets, values, at_root=False)
                 for which, check in enumerate(rule.checks, 1):
-                    id = self.name(check.id or f"{pattern.id}.{place}.{which}")
+                    id = self.name(check, f"{pattern.id}.{place}.{which}")
                     yield self.assertion(id, pattern.id, rule, check, context, earlier, own)
                 earlier.append(context)
 
-    def name(self, base: str) -> str:
-        """Two may have one id, when abstract rules are extended twice."""
-        id, number = base, 1
+    def name(self, check: Check, place: str) -> str:
+        """The id of an assertion. Two may have one id, when abstract rules are extended twice."""
+        base = id = check.id or place
+        number = 1
+        if len(id.encode()) > ID_BYTES_MAX:
+            message = f"{self.file}: line {check.line}: an id of more than {ID_BYTES_MAX:,} bytes"
+            raise QueryLimitError(message, code="TC329", hint="use a shorter one")
         while id in self.ids:
             number += 1
             id = f"{base}-{number}"
@@ -216,10 +237,26 @@ class _Builder:
         if self.chars > QUERIES_CHARS_MAX:
             limit = TooLargeError(f"the queries of the file have more than {QUERIES_CHARS_MAX:,} characters")
             raise self.refuse(check.line, "assert", limit)
-        return Assertion(
+        assertion = Assertion(
             id, query, self.message(check, values), pattern, rule.context, check.test, check.is_report, check.role,
             check.flag, check.line,
         )  # fmt: skip
+        try:
+            places_with_values(b"<a/>", query, assertion.message_expressions, self.schema.namespaces)
+        except QueryError as error:
+            raise self.locate(error, assertion, selection(context, earlier), rule.line) from None
+        return assertion
+
+    def locate(self, error: QueryError, assertion: Assertion, selected: Expression, line: int) -> QueryError:
+        """The refusal of an assertion as that of its first wrong part; `selected` is the context, at `line`."""
+        kind = "report" if assertion.is_report else "assert"
+        parts = ((format_expression(selected), line, "context"), (assertion.query, assertion.line, kind))
+        for query, place, what in parts:
+            try:
+                parse(query, namespaces=self.schema.namespaces)
+            except QueryError as cause:
+                return self.refuse(place, what, cause)
+        return self.refuse(assertion.line, f"message of the {kind}", error)
 
     def message(self, check: Check, values: Mapping[str, Value]) -> tuple[str | Expression, ...]:
         parts: list[str | Expression] = []

@@ -18,7 +18,6 @@ from treecast.document import AnyDocument, EntityTexts, Limits
 from treecast.index import Index
 from treecast.index.explain import Place, places_with_values
 from treecast.inputs.schematron.assertions import Assertion, Rules
-from treecast.inputs.schematron.expression import format_expression
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Failure:
 
 
 class Checker:
-    """The rules of a file, ready for many documents. Raises QueryError where one of them is no subscription."""
+    """The rules of a file, ready for many documents."""
 
     def __init__(self, rules: Rules, *, limits: Limits | None = None, entities: EntityTexts = None) -> None:
         self.rules = rules
@@ -54,10 +53,8 @@ class Checker:
         failures: list[Failure] = []
         for id in ids:
             assertion = self._assertions[id]
-            values = [format_expression(part) for part in assertion.message if not isinstance(part, str)]
-            items = places_with_values(
-                document, assertion.query, values, self.rules.namespaces, self._limits, self._entities
-            )
+            expressions, namespaces = assertion.message_expressions, self.rules.namespaces
+            items = places_with_values(document, assertion.query, expressions, namespaces, self._limits, self._entities)
             failures += [Failure(assertion, place, _fill(assertion, texts)) for place, texts in items]
         return failures
 

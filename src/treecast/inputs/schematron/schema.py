@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from treecast.errors import QueryError, QueryLimitError
 from treecast.inputs.schematron.markup import Markup
+from treecast.query import parse
 
 NAMESPACE = "http://purl.oclc.org/dsdl/schematron"
 OLD_NAMESPACE = "http://www.ascc.net/xml/schematron"
@@ -126,10 +127,22 @@ class _Reader:
         titles = ["".join(part for part in each.content if isinstance(part, str)) for each in self.parts(root, "title")]
         return Schema(
             " ".join(" ".join(titles).split()),
-            {self.require(each, "prefix"): self.require(each, "uri") for each in self.parts(root, "ns")},
+            self.namespaces(),
             (*self.lets(root), *phase_lets),
             tuple(self.pattern(each, number) for number, each in enumerate(concrete_patterns, 1)),
         )
+
+    def namespaces(self) -> dict[str, str]:
+        bindings: dict[str, str] = {}
+        for each in self.parts(self.root, "ns"):
+            binding = {self.require(each, "prefix"): self.require(each, "uri")}
+            try:
+                parse("/*", namespaces=binding)
+            except QueryError as error:
+                reason = str(error).removeprefix(f"{error.code} ").partition("\n")[0]
+                raise self.refuse(each, reason, error.hint) from None
+            bindings.update(binding)
+        return bindings
 
     def check_supported(self) -> None:
         pending = [self.root]
