@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,53 @@ def test_it_looks_into_documents() -> None:
     assert '# record = "article"' in Path("data/pipeline.toml").read_text()
 
 
+def test_documents_of_several_namespaces_get_queries_that_match(capsys: pytest.CaptureFixture[str]) -> None:
+    for number, uri in enumerate(["urn:one", "urn:one", "urn:one", "urn:two", "urn:three"]):
+        write(f"data/{number}.xml", f'<Document xmlns="{uri}" xmlns:x="urn:x"><x:Id/></Document>')
+    write("data/other.xml", "<report/>")
+    assert main(["init", "data"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    content = tomllib.loads(Path("data/pipeline.toml").read_text())
+    bindings = content["subscriptions"]["namespaces"]
+    assert bindings == {"x": "urn:x", "d": "urn:one", "d2": "urn:three", "d3": "urn:two"}
+    assert "6 files of documents: <Document>, <report>, 4 namespaces" in said[0]
+    rows = [line.strip() for line in said[said.index("  id,query") : said.index("  report,/report") + 1]]
+    assert rows == [
+        "id,query",
+        "Document,/*[local-name()='Document']",
+        "Document-d,/d:Document",
+        "Document-d3,/d3:Document",
+        "report,/report",
+    ]
+    counts = {"Document": 5, "Document-d": 3, "Document-d3": 1, "report": 1}
+    assert [f"{id} matches {count} of the 6 documents looked into" for id, count in counts.items()] == said[-5:-1]
+    write("data/subscriptions.csv", "\n".join(rows))
+    assert main(["match", "-s", "data/subscriptions.csv", "data", "--pattern", "*.xml", *bound(bindings)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert Counter(line.split("\t")[1] for line in lines) == counts
+
+
+def bound(bindings: dict[str, str]) -> list[str]:
+    return [word for prefix, uri in bindings.items() for word in ("--namespace", f"{prefix}={uri}")]
+
+
+@pytest.mark.parametrize("name", ["list.xml", "list.xml.gz", "list.zip"])
+def test_large_lists_of_records_are_recognised_compressed_or_not(name: str) -> None:
+    article = f"<article><title>{'x' * 2000}</title></article>"
+    text = f'<?xml version="1.0"?>\n<!-- <old> -->\n<d:dblp xmlns:d="urn:d" a="&lt;>">{article * 4000}</d:dblp>'
+    Path("data").mkdir()
+    place = Path("data", name)
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("list.xml", text)
+    else:
+        place.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    content = made("data")
+    assert '# record = "article"' in Path("data/pipeline.toml").read_text()
+    assert content["subscriptions"]["namespaces"] == {"d": "urn:d"}
+    assert "#   /d:dblp  1\n" in Path("data/pipeline.toml").read_text()
+
+
 def test_results_of_earlier_runs_are_no_documents() -> None:
     write("data/docs/a.xml", "<a/>")
     write("data/results/run.json", "{}")
@@ -88,7 +137,7 @@ def test_results_of_earlier_runs_are_no_documents() -> None:
 def test_without_subscriptions_it_says_what_to_write(capsys: pytest.CaptureFixture[str]) -> None:
     write("data/a.xml", "<news/>")
     assert main(["init", "data"]) == 0
-    assert "write subscriptions.csv, for example\n  id,query\n  all,/news" in capsys.readouterr().err
+    assert "write subscriptions.csv, for example\n  id,query\n  news,/news" in capsys.readouterr().err
 
 
 def test_nothing_is_overwritten_unless_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

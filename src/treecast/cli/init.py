@@ -1,8 +1,9 @@
 """`treecast init`: a pipeline.toml for what lies in a directory, with comments, ready to be changed and run.
 
-It looks for documents (XML files, compressed ones, archives) and for files of subscriptions, and into the first few
+It looks for documents (XML files, compressed ones, archives) and for files of subscriptions, and into some of the
 documents: for entities that have to be declared, for namespaces that queries will need, and for large files that are
-lists of records. What it is unsure of, it writes as a comment.
+lists of records. It proposes queries for the root elements, and matches them, to say how many of these documents each
+matches. What it is unsure of, it writes as a comment.
 """
 
 from __future__ import annotations
@@ -15,33 +16,45 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import cached_property
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
 from treecast import durable
 from treecast.cli.console import Console
-from treecast.document import Limits, read
+from treecast.cli.wording import plural
+from treecast.document import Document, Limits, read
 from treecast.errors import DocumentError, PipelineError, TreecastError
-from treecast.inputs import document_files, subscriptions
-from treecast.inputs.document_files import ReadSettings
-from treecast.inputs.listing import COMPRESSIONS, HIDDEN, is_archive
+from treecast.index import Index
+from treecast.inputs import subscriptions
+from treecast.inputs.archives import Entry, entries
+from treecast.inputs.inflate import Readable
+from treecast.inputs.listing import COMPRESSIONS, HIDDEN, is_archive, look
 from treecast.inputs.subscription_files import FORMAT_OF_SUFFIX
 from treecast.names import printable
 
 FILE = "pipeline.toml"
 ENTRIES_MAX = 10_000
 """Files that are looked at."""
-SAMPLES_MAX = 10
+SAMPLES_MAX = 100
+"""Files that are looked into; of an archive, its first document."""
 SAMPLE_BYTES_MAX = 4 << 20
+"""Of a larger document, only the beginning is looked at."""
+SAMPLES_BYTES_MAX = 64 << 20
+NAMESPACES_MAX = 30
+ROOTS_MAX = 3
+"""Names of root elements for which queries are proposed."""
+ID_CHARS_MAX = 100
 RECORDS_MIN = 100
 """A root with so many children of one name is taken for a list of records."""
 SUBSCRIPTION_BYTES_MAX = 64 << 20
 
 DESCRIPTION = """\
 Writes DIR/pipeline.toml, with comments, for the documents and subscriptions
-that lie in DIR (default: here). It looks into the first few documents, and
+that lie in DIR (default: here). It looks into up to a hundred documents, and
 changes nothing that is there."""
 
 EPILOG = """\
@@ -51,6 +64,10 @@ example:
   treecast init data/ -o -"""
 
 _CHILD = re.compile(rb"<([A-Za-z_][\w.:-]*)")
+_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
+_START_TAG = re.compile(rb"<([A-Za-z_][\w.:-]*)(?:\s+[^\s=<>\"']+\s*=\s*(?:\"[^\"<]*\"|'[^'<]*'))*\s*>")
+_DECLARATION = re.compile(rb"\sxmlns:([A-Za-z_][\w-]*)\s*=\s*[\"']([^\"'<]+)[\"']")
+_XML = "http://www.w3.org/XML/1998/namespace"
 
 
 def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
@@ -78,11 +95,68 @@ class Findings:
     """Directories, files and archives with documents."""
     document_count: int = 0
     subscriptions: list[str] = field(default_factory=list)
-    roots: Counter[str] = field(default_factory=Counter)
-    namespaces: Counter[str] = field(default_factory=Counter)
+    samples: list[Document] = field(default_factory=list)
+    """Documents that were looked into; of a large one, its root element alone."""
     has_entities: bool = False
     record: str = ""
     """The name of the elements that a large file is a list of."""
+
+    @cached_property
+    def roots(self) -> dict[str, Counter[str]]:
+        """The namespaces of each root element's local name, by the documents that have it; the most frequent first."""
+        roots: dict[str, Counter[str]] = {}
+        for document in self.samples:
+            uri, local = document.names[0]
+            roots.setdefault(local, Counter())[uri] += 1
+        return dict(sorted(roots.items(), key=lambda pair: -pair[1].total()))
+
+    @cached_property
+    def namespaces(self) -> Counter[str]:
+        """How many documents have elements in each namespace."""
+        return Counter(uri for document in self.samples for uri in {uri for uri, _ in document.names} - {"", _XML})
+
+    @cached_property
+    def prefixes(self) -> dict[str, str]:
+        """The most frequent namespaces, by the prefixes that most documents declare for them, or else d, d2 …"""
+        declared: dict[str, Counter[str]] = {}
+        for document in self.samples:
+            for prefix, uri in set(_DECLARATION.findall(document.data)):
+                declared.setdefault(uri.decode("utf-8", "replace"), Counter())[prefix.decode()] += 1
+        prefixes: dict[str, str] = {}
+        for uri in sorted(self.namespaces, key=lambda uri: (-self.namespaces[uri], uri))[:NAMESPACES_MAX]:
+            common = declared.get(uri, Counter()).most_common(1)
+            usual = common[0][0] if common and 2 * common[0][1] >= self.namespaces[uri] else "d"
+            names = chain([usual], (f"{usual}{number}" for number in count(2)))
+            prefixes[next(name for name in names if name not in prefixes)] = uri
+        return prefixes
+
+    @cached_property
+    def proposals(self) -> list[Proposal]:
+        """Queries for root elements, with what they match."""
+        prefix_of = {uri: f"{prefix}:" for prefix, uri in self.prefixes.items()} | {"": ""}
+        queries: dict[str, str] = {}
+        for name, uris in islice(self.roots.items(), ROOTS_MAX):
+            id = name[:ID_CHARS_MAX]
+            if len(uris) > 1:
+                queries[id] = f"/*[local-name()='{name}']"
+            for uri, _ in uris.most_common(2):
+                if uri in prefix_of:
+                    one_id = f"{id}-{prefix_of[uri].rstrip(':') or 'none'}" if len(uris) > 1 else id
+                    queries[one_id] = f"/{prefix_of[uri]}{name}"
+        index = Index(namespaces=self.prefixes)
+        index.add_many(list(queries.items()))
+        matched = Counter(id for document in self.samples for id in index.match(document))
+        return [Proposal(id, query, matched[id]) for id, query in queries.items()]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A subscription to begin with."""
+
+    id: str
+    query: str
+    matched: int
+    """How many of the documents that were looked into it matches."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,20 +189,20 @@ def look_at(directory: Path) -> Findings:
     """What is there, by the names of files and by a look into some of them."""
     findings = Findings()
     places: dict[str, int] = {}
-    samples: list[Path] = []
+    paths: list[Path] = []
     for path in islice(_files(directory), ENTRIES_MAX):
         inside = path.relative_to(directory)
         if _is_document(path.name):
             place = inside.parts[0] if len(inside.parts) > 1 else _group(inside)
             places[place] = places.get(place, 0) + 1
-            if len(samples) < SAMPLES_MAX:
-                samples.append(path)
+            paths.append(path)
         elif path.suffix.lower() in (*FORMAT_OF_SUFFIX, f".{subscriptions.SAVED}") and _holds_subscriptions(path):
             findings.subscriptions.append(str(inside))
     findings.documents = sorted(places)
     findings.document_count = sum(places.values())
-    for path in samples:
-        _look_into(path, findings)
+    for path in paths[:: -(-len(paths) // SAMPLES_MAX) or 1]:  # from all over the directory
+        if sum(document.size_bytes for document in findings.samples) < SAMPLES_BYTES_MAX:
+            _look_into(path, findings)
     return findings
 
 
@@ -173,31 +247,46 @@ def _holds_subscriptions(path: Path) -> bool:
 
 
 def _look_into(path: Path, findings: Findings) -> None:
-    """The first document of a file: its root, namespace and entities, and whether it is a list."""
-    settings = ReadSettings(document_bytes_max=SAMPLE_BYTES_MAX)
-    refusals: list[TreecastError] = []
-    documents = document_files.documents([str(path)], settings, lambda name, error: refusals.append(error))
-    for _, data in islice(documents, 1):
-        _look_at_document(data, findings)
+    """The first document of a file: its names and entities, and whether it is a list."""
+    file = look(str(path))
+    if file is None:
         return
-    if any(error.code == "TC301" for error in refusals) and not is_archive(path.name):
-        with path.open("rb") as file:
-            _find_record(file.read(1 << 20), findings)
+    try:
+        for member in entries(file, pattern="*.xml"):
+            if isinstance(member, Entry):
+                _look_at_document(_beginning(member.stream), findings)
+                return
+    except PipelineError:  # the job will say so
+        return
+
+
+def _beginning(stream: Readable) -> bytes:
+    """As much as is looked at, and one byte more of what is longer."""
+    data = b""
+    while len(data) <= SAMPLE_BYTES_MAX and (piece := stream.read(SAMPLE_BYTES_MAX + 1 - len(data))):
+        data += piece
+    return data
 
 
 def _look_at_document(data: bytes, findings: Findings) -> None:
+    without_comments = _COMMENT.sub(b"", data)
+    _find_record(without_comments, findings)
+    if len(data) > SAMPLE_BYTES_MAX:
+        data = _root_alone(without_comments)
     try:
-        read(data, limits=Limits())
+        findings.samples.append(read(data))
     except DocumentError as error:
-        findings.has_entities |= error.code == "TC206"
-    names = _CHILD.findall(data)
-    if not names:
-        return
-    findings.roots[names[0].decode("utf-8", "replace")] += 1
-    declared = re.search(rb"<%s[^>]*\sxmlns=[\"']([^\"']+)" % re.escape(names[0]), data)
-    if declared:
-        findings.namespaces[declared[1].decode("utf-8", "replace")] += 1
-    _find_record(data, findings)
+        if error.code != "TC206":
+            return
+        findings.has_entities = True
+        with suppress(DocumentError):
+            findings.samples.append(read(data, entities="html"))
+
+
+def _root_alone(data: bytes) -> bytes:
+    """The root element without content; empty where its start tag is not found."""
+    tag = _START_TAG.search(data)
+    return b"" if tag is None else tag[0] + b"</" + tag[1] + b">"
 
 
 def _find_record(data: bytes, findings: Findings) -> None:
@@ -238,13 +327,10 @@ def toml(findings: Findings, name: str, base: str) -> Iterator[str]:
         yield f"path = {listed(findings.subscriptions)}  # CSV, JSON, Parquet, one query a line, a saved index"
     else:
         yield f"path = {place('subscriptions.csv')}  # it is not there yet: columns id and query"
-    namespaces = [uri for uri, _ in findings.namespaces.most_common(1)]
-    if namespaces:
-        whose = "Documents" if findings.namespaces[namespaces[0]] == findings.roots.total() else "Some documents"
-        yield f"# {whose} are in this namespace; queries that bind no prefix themselves may then say //d:name."
-        yield f"namespaces = {{d = {_text(namespaces[0])}}}"
-    else:
-        yield '# namespaces = {x = "urn:x"}  # for all queries that do not bind the prefix themselves'
+    yield from _namespace_lines(findings)
+    if not findings.subscriptions:
+        yield f"# Queries to begin with, and how many of the {len(findings.samples)} documents looked into they match:"
+        yield from (f"#   {each.query}  {each.matched}" for each in findings.proposals)
     yield ""
     yield "[sinks]"
     yield f"output = {place('results')}  # matches, report and log"
@@ -258,6 +344,24 @@ def toml(findings: Findings, name: str, base: str) -> Iterator[str]:
     yield '# "spark.driver.memory" = "2g"  # any setting of Spark'
 
 
+def _namespace_lines(findings: Findings) -> Iterator[str]:
+    looked_into = len(findings.samples)
+    match list(findings.prefixes.items()):
+        case []:
+            yield '# namespaces = {x = "urn:x"}  # for all queries that do not bind the prefix themselves'
+        case [(prefix, uri)]:
+            whose = "Documents" if findings.namespaces[uri] == looked_into else "Some documents"
+            yield f"# {whose} are in this namespace; queries that do not bind the prefix may then say //{prefix}:name."
+            yield f"namespaces = {{{prefix} = {_text(uri)}}}"
+        case several:
+            yield f"# Documents are in {len(findings.namespaces)} namespaces; queries that do not bind a prefix may say"
+            yield f"# //{several[0][0]}:name for a name in one of them, //*[local-name()='name'] for one in any."
+            for prefix, uri in several:
+                yield f"namespaces.{prefix} = {_text(uri)}  # in {findings.namespaces[uri]} of {looked_into} documents"
+            if len(findings.namespaces) > len(several):
+                yield f"# {len(findings.namespaces) - len(several)} more namespaces are in fewer documents."
+
+
 def _text(value: str) -> str:
     """A string of TOML, which are those of JSON."""
     return json.dumps(value, ensure_ascii=False)
@@ -265,12 +369,16 @@ def _text(value: str) -> str:
 
 def advice(findings: Findings, target: str) -> Iterator[str]:
     """What was found, and what to do next."""
-    count = f"{findings.document_count:,}{'+' if findings.document_count >= ENTRIES_MAX else ''}"
-    roots = ", ".join(f"<{printable(name)}>" for name, _ in findings.roots.most_common(3))
-    yield f"{printable(target)}: {count} file{'' if count == '1' else 's'} of documents" + (
-        f": {roots}" if roots else ""
+    number = f"{findings.document_count:,}{'+' if findings.document_count >= ENTRIES_MAX else ''}"
+    roots = ", ".join(f"<{printable(name)}>" for name in islice(findings.roots, ROOTS_MAX))
+    namespaces = f", {len(findings.namespaces)} namespaces" if len(findings.namespaces) > 1 else ""
+    yield f"{printable(target)}: {number} file{'' if number == '1' else 's'} of documents" + (
+        f": {roots}{namespaces}" if roots else ""
     )
     if not findings.subscriptions:
-        root = next(iter(findings.roots), "item")
-        yield f"no subscriptions were found: write subscriptions.csv, for example\n  id,query\n  all,/{printable(root)}"
+        yield "no subscriptions were found: write subscriptions.csv, for example\n  id,query"
+        yield from (f"  {printable(each.id)},{printable(each.query)}" for each in findings.proposals)
+        looked_into = plural(len(findings.samples), "document")
+        for each in findings.proposals:
+            yield f"{printable(each.id)} matches {each.matched:,} of the {looked_into} looked into"
     yield f"next: treecast run {printable(target)} --dry-run"
