@@ -20,8 +20,7 @@ from treecast.cli.console import Console
 from treecast.document import Limits
 from treecast.model import DeliveryLimits
 from treecast.report import Figures
-from treecast.spark import session
-from treecast.spark.job import failure
+from treecast.spark import failure, session
 from treecast.spark.job.pipeline import MASTER, Pipeline, Sinks, Source, Subscriptions
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guide" / "run.md"
@@ -479,7 +478,19 @@ def test_an_output_nobody_may_write(
             "x\nCaused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
             "TC738 a worker died",
         ),
-        ("ExecutorLostFailure (executor 1 exited", "TC738 a worker died"),
+        ("ExecutorLostFailure (executor 1 exited", "TC738 a worker died\n  hint: it was killed"),
+        (
+            "Task 0 in stage 3.0 failed 4 times\nCaused by: x.SparkException: Python worker exited unexpectedly",
+            "TC738 a worker died, in each of 4 tries\n",
+        ),
+        (
+            "x\nCaused by: org.apache.spark.SparkException: Python worker failed to connect back.",
+            "TC738 a Python worker was started, and did not call Spark back\n  hint: PYSPARK_PYTHON",
+        ),
+        (
+            "Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was created at:",
+            "TC739 Spark stopped by itself\n  hint: see whether the master can be reached; see s.log",
+        ),
         (
             "a\nCaused by: java.lang.OutOfMemoryError: Java heap space",
             "TC738 Spark ran out of memory\n  hint: raise spark.driver.memory",
@@ -496,6 +507,15 @@ def test_an_output_nobody_may_write(
 )
 def test_failures_are_one_sentence(text: str, expected: str) -> None:
     assert str(failure.to_pipeline_error(RuntimeError(text), "s.log")).startswith(expected)
+
+
+def test_a_failure_says_its_last_cause() -> None:
+    error, cause = (
+        RuntimeError("Error while instantiating 'a.b.Builder'"),
+        RuntimeError("x.y.BadException: -3 is too few"),
+    )
+    error._cause = cause  # type: ignore[attr-defined]
+    assert str(failure.to_pipeline_error(error)) == "TC737 Spark failed: -3 is too few"
 
 
 def executed(output: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> dict[str, str]:
@@ -538,6 +558,13 @@ def test_a_report_that_cannot_be_written_is_a_failure(tmp_path: Path, monkeypatc
     pipeline = Pipeline(Source((str(tmp_path),)), Subscriptions(("s.csv",)), Sinks(str(tmp_path)))
     with pytest.raises(PipelineError, match=r"TC736 the report cannot be written to report\.html: Permission denied"):
         run_verb.write_report(pipeline, cast(Figures, None))
+
+
+def test_the_log_of_the_run_before_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark.log").write_text("why the stream ended\n")
+    executed(tmp_path, monkeypatch, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    log = (tmp_path / "spark.log").read_text()
+    assert log.startswith("why the stream ended\n---- 20")
 
 
 def test_spark_that_is_gone() -> None:

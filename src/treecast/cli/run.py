@@ -291,12 +291,14 @@ def sparks_own(pipeline: Pipeline) -> list[str]:
 def execute(pipeline: Pipeline, index: Index, console: Console, *, quiet: bool = False) -> Figures:
     """Start Spark, run the job, write its results."""
     from treecast.cli.run_progress import RunProgress
-    from treecast.spark.job import failure, job
+    from treecast.spark import failure
+    from treecast.spark.job import job
 
     output = Path(pipeline.sinks.output)
     output.mkdir(parents=True, exist_ok=True)
     log = output / LOG_FILE
-    log.write_text("", encoding="utf-8")
+    with log.open("a", encoding="utf-8") as file:  # a stream that starts again must not lose why it ended
+        file.write(f"---- {time.strftime('%Y-%m-%d %H:%M:%S %Z')} treecast run\n")
     note_run(output, {"state": "running"})
     progress = RunProgress(console, quiet=quiet)
     began = time.monotonic()

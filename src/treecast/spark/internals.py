@@ -12,18 +12,23 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
 from treecast.errors import PipelineError, TreecastError
+from treecast.spark.failure import to_pipeline_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXECUTIONS_SEEN_MAX = 8
+JVM_END_SECONDS_MAX = 10
 
 
 def jvm_errors() -> tuple[type[BaseException], ...]:
@@ -81,6 +86,64 @@ def forget_added_file(session: SparkSession, name: str) -> None:
     Path(SparkFiles.getRootDirectory(), name).unlink(missing_ok=True)
 
 
+@contextmanager
+def ending_jvm_on_failure() -> Iterator[None]:
+    """End the JVM that starts within, if its start fails or is interrupted.
+
+    Private: PySpark tells nobody of the process until the JVM has called back. One that is left alone before that finds
+    no file to write its port to, and never ends.
+    """
+    from pyspark import SparkContext, java_gateway
+
+    started: list[Popen[bytes]] = []
+    launch: Any = java_gateway.Popen  # type: ignore[attr-defined]
+
+    def launch_noted(*arguments: Any, **settings: Any) -> Popen[bytes]:
+        with _signals_deferred():  # an interruption must not come between the start and the note of it
+            started.append(launch(*arguments, **settings))
+        return started[-1]
+
+    java_gateway.Popen = launch_noted  # type: ignore[assignment,attr-defined]
+    try:
+        yield
+    except BaseException:
+        if SparkContext._gateway is None:  # else Python knows the JVM, which ends with this process
+            for process in started:
+                _end(process)
+        raise
+    finally:
+        java_gateway.Popen = launch  # type: ignore[attr-defined]
+
+
+def _end(process: Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(JVM_END_SECONDS_MAX)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _signals_deferred() -> Iterator[None]:
+    """Let SIGINT and SIGTERM come after the block, not within it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are for the main thread
+        return
+    arrived: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: arrived.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for deferred, handler in handlers.items():
+            signal.signal(deferred, handler)
+        for number in arrived:
+            signal.raise_signal(number)
+
+
 def java_version(session: SparkSession) -> str:
     """The version of the Java that runs Spark.
 
@@ -91,6 +154,15 @@ def java_version(session: SparkSession) -> str:
 
 
 # -- files
+
+
+@contextmanager
+def _java_errors_in_one_sentence() -> Iterator[None]:
+    """Let what Hadoop refuses be an error of ours, with its cause, in place of a stack of Java calls."""
+    try:
+        yield
+    except jvm_errors() as error:
+        raise to_pipeline_error(error) from None
 
 
 class FileSystem:
@@ -104,7 +176,8 @@ class FileSystem:
         self.root = root.rstrip("/")
         self._jvm: Any = session._jvm
         configuration = session._jsparkSession.sessionState().newHadoopConf()
-        self._system: Any = self._path("").getFileSystem(configuration)
+        with _java_errors_in_one_sentence():
+            self._system: Any = self._path("").getFileSystem(configuration)
 
     @property
     def is_local(self) -> bool:
@@ -113,23 +186,28 @@ class FileSystem:
 
     def exists(self, name: str) -> bool:
         """Whether there is a file or a directory."""
-        return bool(self._system.exists(self._path(name)))
+        with _java_errors_in_one_sentence():
+            return bool(self._system.exists(self._path(name)))
 
     def names(self, pattern: str) -> list[str]:
         """The names that a glob pattern fits."""
-        return [status.getPath().getName() for status in self._system.globStatus(self._path(pattern)) or []]
+        with _java_errors_in_one_sentence():
+            return [status.getPath().getName() for status in self._system.globStatus(self._path(pattern)) or []]
 
     def make_directory(self, name: str) -> None:
         """Make it, and those above it."""
-        self._system.mkdirs(self._path(name))
+        with _java_errors_in_one_sentence():
+            self._system.mkdirs(self._path(name))
 
     def rename(self, name: str, new: str) -> bool:
         """Rename it; False if that fails."""
-        return bool(self._system.rename(self._path(name), self._path(new)))
+        with _java_errors_in_one_sentence():
+            return bool(self._system.rename(self._path(name), self._path(new)))
 
     def remove(self, name: str) -> None:
         """Remove it with everything in it; do nothing if it does not exist."""
-        self._system.delete(self._path(name), True)
+        with _java_errors_in_one_sentence():
+            self._system.delete(self._path(name), True)
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treecast.errors import PipelineError
+from treecast.spark.internals import ending_jvm_on_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,15 +45,27 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.memory": "2g",
 }
 
+LOG_BYTES_MAX = 16 << 20
+"""A larger log is renamed to `….1`, and so on: three of these are kept."""
+
+COMPLAINT_BYTES_MAX = 64 << 10
+
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
-appender.file.type = File
+appender.file.type = RollingFile
 appender.file.name = file
 appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = {log_bytes_max}
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 """
+_NO_LOG = "rootLogger.level = off\n"
 
 
 def start(
@@ -62,7 +75,7 @@ def start(
     log: str | Path | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session on `master`; what Spark has to say goes to the file `log`, or nowhere.
+    """A session on `master`; what Spark has to say is appended to the file `log`, or goes nowhere.
 
     `settings` come on top of `SETTINGS`. Raises PipelineError, in one sentence, when pyspark or Java is missing or
     Spark does not start.
@@ -79,17 +92,35 @@ def start(
         builder = builder.config(key, value)
     with tempfile.TemporaryDirectory(prefix="treecast-") as directory:
         log_path = Path(os.devnull if log is None else log).absolute()
+        logging = _NO_LOG if log is None else _LOG4J.format(log=log_path, log_bytes_max=LOG_BYTES_MAX)
         properties = Path(directory, "log4j2.properties")
-        properties.write_text(_LOG4J.format(log=log_path), encoding="utf-8")
+        properties.write_text(logging, encoding="utf-8")
         java_options = f"-Dlog4j2.configurationFile={properties.as_uri()}"
         more_options = (settings or {}).get("spark.driver.extraJavaOptions", "")
         builder = builder.config("spark.driver.extraJavaOptions", f"{java_options} {more_options}".strip())
-        with _output_to(log_path):  # the JVM inherits it, and with it the Python workers
+        # The JVM inherits the output, and with it the Python workers.
+        with _output_to(log_path), ending_jvm_on_failure():
+            log_began = 0 if log is None or not log_path.exists() else log_path.stat().st_size
             try:
                 return builder.getOrCreate()
             except (PySparkException, RuntimeError, OSError) as error:
-                message = f"Spark did not start on {master}: {str(error).strip().splitlines()[0].rstrip('.')}"
+                reason = _complaint_of_java(log_path, log_began) if log is not None else None
+                reason = reason or str(error).strip().splitlines()[0]
+                message = f"Spark did not start on {master}: {reason.rstrip('.')}"
                 raise PipelineError(message, code="TC702", hint="" if log is None else f"see {log}") from error
+
+
+def _complaint_of_java(log: Path, began: int) -> str | None:
+    """Why Java refused to run, which it says in the log alone; None if it says nothing there."""
+    with log.open("rb") as file:
+        file.seek(began)
+        lines = file.read(COMPLAINT_BYTES_MAX).decode("utf-8", "replace").splitlines()
+    for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("Error occurred during initialization of VM"):
+            return next_line or line
+        if line.startswith(("Error", "Invalid", "Unrecognized", "Exception in")):
+            return line
+    return None
 
 
 def check() -> None:
