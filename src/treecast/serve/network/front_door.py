@@ -44,6 +44,8 @@ PASSED_ON = (b"authorization", b"content-type", b"accept", b"treecast-source", b
 PASSED_BACK = ("retry-after", "cache-control", "www-authenticate")
 NOT_OFFERED = ("create_ticket",)
 """Pages that every door has, and this one does not: a ticket of this process would mean nothing to a broker."""
+HEARTBEATS_MISSED_MAX = 3
+"""A stream that is silent for so long has lost its host, and is opened again."""
 EVENT_END = b"\n\n"
 EVENT_ID = re.compile(rb"^id: ?(.*)$", re.MULTILINE)
 HTTP_OK, HTTP_CREATED, HTTP_ERROR, HTTP_NOT_FOUND, HTTP_BUSY = 200, 201, 400, 404, 503
@@ -62,6 +64,8 @@ class FrontDoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription that is not where it should be is looked for so long: it may be moving."""
     look_ms: int = 200
     """With replicas: between two looks at who serves it."""
+    grace_ms: int = 2_000
+    """A broker's own door answers within `answer_ms`; what this door hears so much later counts as no answer."""
     stream_back_ms: int = 600_000
     """An event stream waits so long for its host; then it ends."""
     answer_bytes_max: int = 64 << 20
@@ -98,6 +102,11 @@ class FrontDoor(Door):
         self._streams: dict[int, None] = {}
         self._stream_count = 0
         self._http: aiohttp.ClientSession | None = None
+        # The longest that a broker's door may take: a pull waits for deliveries, all else for the broker.
+        answer_s = (max(settings.answer_ms, settings.pull_wait_ms_max) + self._front.grace_ms) / 1000
+        self._answer_timeout = aiohttp.ClientTimeout(total=answer_s)
+        silence_s = max(settings.heartbeat_ms * HEARTBEATS_MISSED_MAX / 1000, answer_s)
+        self._stream_timeout = aiohttp.ClientTimeout(total=None, sock_connect=answer_s, sock_read=silence_s)
         metrics = Metrics(self._stats)
         metrics.ready.set_function(lambda: float(self._is_serving()))
         super().__init__(log, settings, gate, metrics, self._is_serving, {"streams": self._streams})
@@ -112,8 +121,7 @@ class FrontDoor(Door):
 
     async def open(self) -> None:
         connector = aiohttp.TCPConnector(limit=self.settings.connections_max)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.settings.answer_ms / 1000)
-        self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+        self._http = aiohttp.ClientSession(connector=connector, auto_decompress=False)
 
     async def close(self) -> None:
         await self._picture.close()
@@ -247,7 +255,7 @@ class FrontDoor(Door):
             raise DoorError("these subscriptions are with different brokers", code="TC490", hint=hint)
         (host,) = hosts
         last = call.header(b"last-event-id") or call.text_parameter("last_event_id")
-        response = await self._ask(call, host, b"", self._front.back_ms, last)
+        response = await self._ask(call, host, b"", self._front.back_ms, self._stream_timeout, last)
         if response.status != HTTP_OK:
             return await self._reply(response)
         self._stream_count += 1
@@ -273,7 +281,7 @@ class FrontDoor(Door):
                     if len(rest) > self._front.event_bytes_max:
                         return
             except aiohttp.ClientError:
-                pass  # the host has died
+                pass  # the host has died, or says nothing any more
             finally:
                 response.close()
             if self.is_stopping:
@@ -295,7 +303,7 @@ class FrontDoor(Door):
             if host not in hosts:
                 last = ""  # it is of another broker: begin with what is not delivered
             (host,) = hosts
-            response = await self._ask(call, host, b"", self._front.stream_back_ms, last)
+            response = await self._ask(call, host, b"", self._front.stream_back_ms, self._stream_timeout, last)
             if response.status == HTTP_OK:
                 return host, response
             response.close()
@@ -322,9 +330,11 @@ class FrontDoor(Door):
     async def _pass_on(self, call: Call, broker: str, body: bytes | None = None) -> Reply:
         if body is None:
             body = await self._body(call) if call.has_body() else b""
-        return await self._reply(await self._ask(call, broker, body, self._front.back_ms))
+        return await self._reply(await self._ask(call, broker, body, self._front.back_ms, self._answer_timeout))
 
-    async def _ask(self, call: Call, broker: str, body: bytes, wait_ms: int, last: str = "") -> aiohttp.ClientResponse:
+    async def _ask(
+        self, call: Call, broker: str, body: bytes, wait_ms: int, timeout: aiohttp.ClientTimeout, last: str = ""
+    ) -> aiohttp.ClientResponse:
         """Ask the door of a broker, and wait for the broker if it is being started again. Raises DoorError TC436.
 
         What may have arrived is asked again only if that changes nothing.
@@ -342,7 +352,7 @@ class FrontDoor(Door):
                 supervised = await self._process_of(broker, headers, end_ms)
                 url = URL(f"http://{supervised.addresses.http}{path}", encoded=True)
                 response = await self._http.request(
-                    scope["method"], url, data=body, headers=headers, allow_redirects=False
+                    scope["method"], url, data=body, headers=headers, allow_redirects=False, timeout=timeout
                 )
                 if ELSEWHERE_HEADER not in response.headers:
                     return response
@@ -351,7 +361,7 @@ class FrontDoor(Door):
                 pass  # it was not sent
             except (aiohttp.ClientError, TimeoutError) as error:
                 if scope["method"] == "POST" or steady_ms() >= end_ms:
-                    raise _away(broker) from error
+                    raise _away(broker, "it may still be done; ask again, with the same id") from error
             if steady_ms() >= end_ms or self.is_stopping:
                 raise _away(broker)
             await asyncio.sleep(self._front.retry_ms / 1000)
@@ -393,7 +403,7 @@ class FrontDoor(Door):
                 size += len(piece)
                 if size > self._front.answer_bytes_max:
                     raise DoorError("the answer of a broker is too large", code="TC436", hint="ask for less")
-        except aiohttp.ClientError:
+        except (aiohttp.ClientError, TimeoutError):
             raise DoorError("a broker did not end its answer", code="TC436", hint="try again soon") from None
         finally:
             response.close()
@@ -419,8 +429,8 @@ class FrontDoor(Door):
         return Reply(HTTP_OK, msgspec.json.encode(answer))
 
 
-def _away(broker: str) -> TreecastError:
-    return DoorError(f"{broker} does not answer", code="TC436", hint="try again soon")
+def _away(broker: str, hint: str = "try again soon") -> TreecastError:
+    return DoorError(f"{broker} does not answer", code="TC436", hint=hint)
 
 
 def _fields(body: bytes) -> dict[str, Any]:
