@@ -22,6 +22,7 @@ from treecast.overlay.messages import Command, Document, Kind, Subscribe
 from treecast.serve.client import Connection, ReceivedDelivery
 
 Result = TypeVar("Result")
+END_SECONDS = 1.0
 
 
 class BlockingDelivery:
@@ -75,12 +76,18 @@ class BlockingConnection:
             self._end()
 
     def _end(self) -> None:
+        self.wait_for(_end_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def wait_for(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # of an interrupt: nobody waits for it any more
+            raise
 
     def register_source(self, source: str, **arguments: Any) -> None:
         self.wait_for(self._connection.register_source(source, **arguments))
@@ -129,3 +136,13 @@ class BlockingConnection:
                 yield BlockingDelivery(self, self.wait_for(items.__anext__()))
         finally:
             self.wait_for(items.aclose())
+
+
+async def _end_others() -> None:
+    """Until other threads have the errors that closing the connection has raised; what does not end is cancelled."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=END_SECONDS)
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

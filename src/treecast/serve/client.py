@@ -23,6 +23,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from types import TracebackType
+from typing import Any
 
 import msgspec
 
@@ -160,6 +161,7 @@ class Connection:
         self._has_room = asyncio.Event()
         self._error: Exception | None = None  # why there is no connection
         self._is_hopeless = False
+        self._is_closed = False
         self._inspections: dict[int, asyncio.Future[Inspected]] = {}
         self._places: dict[int, asyncio.Future[Located]] = {}
         self._question = 0
@@ -174,18 +176,21 @@ class Connection:
         """Connect. Raises TransportError TC407 if there is no broker."""
         self._tasks = [asyncio.create_task(self._keep_connected()), asyncio.create_task(self._tick())]
         try:
+            await self._wait_for_welcome()
+        except BaseException:  # also when nobody waits for it any more: then nobody would close it
+            await self.close()
+            raise
+        return self
+
+    async def _wait_for_welcome(self) -> None:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._connect_s):
                 while not self._welcome.is_set() and not self._is_hopeless:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(0.05):
                             await self._welcome.wait()
-        except TimeoutError:
-            pass
         if not self._welcome.is_set():
-            error = self._no_connection()
-            await self.close()
-            raise error
-        return self
+            raise self._no_connection()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -193,19 +198,28 @@ class Connection:
         await self.close()
 
     async def close(self) -> None:
-        """Requests without an answer raise TransportError; whether they were done is not known."""
+        """Whatever waits for the broker raises TransportError; whether a request was done is not known."""
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._flush()
-        if self._connection is not None:
-            self._connection.close()
-        closed = TransportError("the connection was closed", code="TC407")
-        for future in self._answers.values():
+        waiting: list[asyncio.Future[Any]] = [*self._answers.values(), *self._inspections.values()]
+        for future in (*waiting, *self._places.values()):
             if not future.done():
-                future.set_exception(closed)
+                future.set_exception(_closed())
         for queue in self._queues.values():
-            queue.put_nowait(closed)
+            queue.put_nowait(_closed())
+        self._has_room.set()
+        try:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:
+            self._flush()
+            if self._connection is not None:
+                self._connection.close()
+
+    def _expect_open(self) -> None:
+        """Raises TransportError TC407: nobody is there any more who could answer."""
+        if self._is_closed:
+            raise _closed()
 
     def _no_connection(self) -> TransportError:
         address = format_address(self._host, self._port)
@@ -375,10 +389,12 @@ class Connection:
         await self.request(Redeliver(list(letters)))
 
     async def request(self, command: Command) -> Answered:
-        """Send any command, and wait for its answer. Raises RefusedError."""
+        """Send any command, and wait for its answer. Raises RefusedError, or TransportError once it is closed."""
+        self._expect_open()
         while not self._client.has_room():
             self._has_room.clear()
             await self._has_room.wait()
+            self._expect_open()
         ticket, effects = self._client.request(command, now_ms())
         future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._answers[ticket] = future
@@ -391,6 +407,7 @@ class Connection:
     async def inspect(self, kind: Kind, *, after: str = "", count_max: int = 100) -> list[dict[str, str | int]]:
         """Rows of what the broker has: letters, queues, sources, subscriptions or stats. See `Inspect`."""
         while True:
+            self._expect_open()
             question, effects = self._client.inspect(kind, after=after, count_max=count_max)
             future: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
             self._inspections[question] = future
@@ -405,6 +422,7 @@ class Connection:
     async def where(self, thing: Thing, name: str) -> Located:
         """Of a registry: which broker has a source or a subscription. Without a broker there is no such thing."""
         while True:
+            self._expect_open()
             self._question += 1
             question = self._question
             future: asyncio.Future[Located] = asyncio.get_running_loop().create_future()
@@ -423,6 +441,7 @@ class Connection:
         self, subscriptions: Sequence[str], *, credit: int = 1_000
     ) -> AsyncGenerator[ReceivedDelivery, None]:
         """What these subscriptions match, as it comes, for ever. At most `credit` are held without acknowledgement."""
+        self._expect_open()
         receiver, effects = self._client.attach(subscriptions, now_ms(), credit=credit)
         queue: asyncio.Queue[list[Delivery] | TreecastError] = asyncio.Queue()  # at most `credit` deliveries
         self._queues[receiver] = queue
@@ -442,3 +461,7 @@ class Connection:
         """Acknowledge many at once, or fail them."""
         settle = self._client.fail if is_failed else self._client.acknowledge
         self._do(settle(deliveries, now_ms()))
+
+
+def _closed() -> TransportError:
+    return TransportError("the connection was closed", code="TC407")
