@@ -22,7 +22,10 @@ class LocalPeer(Protocol):
         """The peer serves, for the first time or made anew."""
 
     def closed(self) -> None:
-        """The peer serves no more."""
+        """The peer serves no more, until it is made anew."""
+
+    def removed(self) -> None:
+        """After `closed`: its broker is served elsewhere, so whatever waits for an answer here never gets one."""
 
     def received(self, messages: list[Any]) -> None:
         """The peer has sent these."""
@@ -61,10 +64,13 @@ class LocalPeers:
             asyncio.get_running_loop().call_soon(self.look)
 
     def remove(self, broker: str) -> None:
-        """Forget the clients of a broker that is not served here any more."""
+        """Forget the clients of a broker that is not served here any more, and tell them so."""
         for key in [key for key in self._peers if key[0] == broker]:
-            self._brokers.pop(id(self._peers.pop(key)), None)
-            self._open.pop(key, None)
+            local = self._peers.pop(key)
+            self._brokers.pop(id(local), None)
+            if self._open.pop(key, None) is not None:
+                local.closed()
+            local.removed()
 
     def get(self, broker: str, name: str) -> LocalPeer | None:
         return self._peers.get((broker, name))

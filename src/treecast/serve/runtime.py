@@ -313,6 +313,7 @@ class Runtime:
         comes after what others wait for."""
         outgoing: dict[tuple[str, str], list[Packet]] = {}
         to_itself: list[Any] = []
+        events: list[Deliver] = []
         own = life.peer.name
         for effect in life.outbox.take_ready():
             if isinstance(effect, Send):
@@ -327,9 +328,13 @@ class Runtime:
                 if isinstance(effect.event, Future):
                     effect.event.set_result(None)
                 else:
-                    self._locals.announce(effect.event, effect.sender)
+                    events.append(effect)
         for (sender, name), packets in outgoing.items():
             self._send(sender, name, packets)
+        # After the messages: an event may end the links of a broker that was asked to send before it (`keep_only`), and
+        # a message that is sent later would open its link again.
+        for deliver in events:
+            self._locals.announce(deliver.event, deliver.sender)
         for message in to_itself:
             self._tell(life, own, (message,))
 

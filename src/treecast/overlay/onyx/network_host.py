@@ -13,8 +13,9 @@ has with `HostBeat`.
     >>> from treecast.sim import SimulatedStorage
     >>> host = NetworkHost("b1", SimulatedStorage(), Random(1), lambda *_: None, ("registry",))
     >>> host.listens("10.0.0.1:7400", (0, 0))
-    >>> host.name, [type(effect.message).__name__ for effect in host.tick(now_ms=0)]
-    ('host:b1', ['HostBeat'])
+    >>> beat, served = host.tick(now_ms=0)
+    >>> host.name, type(beat.message).__name__, served.event
+    ('host:b1', 'HostBeat', Served(brokers=[]))
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class NetworkHost(ReplicaHost):
         self._life_drawn = random.getrandbits(62)
         self._beat_ms: int | None = None
         self._addresses: dict[str, str] = {}
-        self._served: list[str] = []
+        self._served: list[str] | None = None  # as it was said last
         home = Home(broker, NETWORK_TABLES, last_body)
         super().__init__(host_name(broker), storage, random, make, _Hosts(), registries, settings, home)
 
@@ -155,7 +156,8 @@ class NetworkHost(ReplicaHost):
         return self._with_events(effects)
 
     def _with_events(self, effects: list[Effect]) -> list[Effect]:
-        """Say who is served, if that has changed."""
+        """Say who is served: first of all, since this host may have served others before it was made anew, and whenever
+        that changes."""
         served = [name for name, primary in self._primaries.items() if primary.end is None]
         if served == self._served:
             return effects

@@ -96,8 +96,12 @@ class HttpDoor(Door):
         self._description = msgspec.json.encode(describe(version, open_routes))
 
     async def start(self) -> None:
-        """Prepare what publishers need. Raises TreecastError."""
+        """Prepare what publishers need, unless it was stopped before. Raises TreecastError."""
+        if self.is_stopping:
+            return
         await self._documents.register_default()
+        if self.is_stopping:
+            return
         self._looking = asyncio.create_task(self._gate.run())
         await self._outgoing.start()
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from treecast.overlay.broker import Broker
 from treecast.overlay.chord.ring_peer import RingPeer
 from treecast.overlay.client import Answered, Client, ClientSettings
-from treecast.overlay.messages import Command, Inspected, Kind, Publish, Request
+from treecast.overlay.messages import Command, Inspected, Kind, Publish, Refusal, Request
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.peer import TICK_MS, Deliver, Effect, Peer, Send
 from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened, ReceiverSettings
@@ -53,6 +53,8 @@ class LocalClient:
         self._inspections: dict[int, asyncio.Future[Inspected]] = {}
         self._outgoing: list[Any] = []
         self._ticker: asyncio.Task[None] | None = None
+        self._is_removed = False
+        """The broker is served elsewhere: nothing is asked here any more."""
         runtime.register(self)
 
     # --- what the runtime calls ---------------------------------------------------------------------------------------
@@ -70,6 +72,19 @@ class LocalClient:
 
     def closed(self) -> None:
         self.broker = None
+
+    def removed(self) -> None:
+        self._is_removed = True
+        self.stop()
+        error = no_answer()
+        refusal = Refusal(-1, error.code, str(error))
+        answers, self._answers = self._answers, {}
+        for ticket, future in answers.items():
+            if not future.done():
+                future.set_result(Answered(ticket, [], [refusal]))
+        for question in self._inspections.values():
+            if not question.done():
+                question.set_exception(no_answer())
 
     def received(self, messages: list[Any]) -> None:
         for message in messages:
@@ -105,6 +120,8 @@ class LocalClient:
     def _flush(self) -> None:
         """Not at once: the broker may be in the middle of something that made us send."""
         messages, self._outgoing = self._outgoing, []
+        if self._is_removed:
+            return  # the runtime would take this client for one of another broker
         for message in messages:
             size = 0
             if isinstance(message, Request) and isinstance(message.command, Publish):
@@ -130,11 +147,13 @@ class LocalClient:
     def expect_broker(self) -> Broker:
         """Raises DoorError if there is none at present."""
         if self.broker is None or not self._runtime.is_ready():
-            raise DoorError("the broker is not ready", code="TC436", hint="try again soon")
+            raise not_ready()
         return self.broker
 
     def send(self, command: Command) -> asyncio.Future[Answered]:
-        """Ask for something. Raises if it is too large, or too much waits."""
+        """Ask for something. Raises if it is too large, if too much waits, or if the broker is served elsewhere."""
+        if self._is_removed:
+            raise not_ready()
         ticket, effects = self._client.request(command, now_ms())
         future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._answers[ticket] = future
@@ -202,6 +221,10 @@ class LocalClient:
 
     def join(self, receiver: int) -> None:
         self._do(self._client.join(receiver))
+
+
+def not_ready() -> DoorError:
+    return DoorError("the broker is not ready", code="TC436", hint="try again soon")
 
 
 def no_answer() -> DoorError:
