@@ -22,6 +22,14 @@ def test_a_session_that_runs_is_taken(spark: SparkSession) -> None:
     assert session.start("local[2,3]").sparkContext is spark.sparkContext
 
 
+def test_old_spark_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.0.5")
+    with pytest.raises(
+        PipelineError, match=r"TC701 this is Spark 4\.0\.5, and treecast needs 4\.1 or newer\n  hint: pip"
+    ):
+        session.check()
+
+
 def test_java_is_found() -> None:
     version = session.java_version()
     assert version is not None and version >= session.JAVA_VERSION_MIN

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN = 17
+SPARK_VERSION_MIN = (4, 1)
 
 SETTINGS: Mapping[str, str] = {
     # Batches of a few megabytes cost far less than Spark's default of 10,000 rows, however large these are.
@@ -127,6 +128,12 @@ def check() -> None:
     """Raise PipelineError, in one sentence with what to do, unless Spark can be started here."""
     if importlib.util.find_spec("pyspark") is None:
         raise PipelineError("Spark is not installed", code="TC701", hint="pip install 'treecast[spark]'")
+    if spark_version() < SPARK_VERSION_MIN:
+        import pyspark
+
+        least = ".".join(map(str, SPARK_VERSION_MIN))
+        message = f"this is Spark {pyspark.__version__}, and treecast needs {least} or newer"
+        raise PipelineError(message, code="TC701", hint=f"pip install 'pyspark>={least}'")
     version = java_version()
     home = os.environ.get("JAVA_HOME")
     if version is None and home:
@@ -144,6 +151,14 @@ def check() -> None:
             code="TC701",
             hint="install a newer one, or set JAVA_HOME",
         )
+
+
+def spark_version() -> tuple[int, int]:
+    """The version of the PySpark that is installed here, such as (4, 2)."""
+    import pyspark
+
+    major, minor, *_ = pyspark.__version__.split(".")
+    return int(major), int(minor)
 
 
 def java_version() -> int | None:

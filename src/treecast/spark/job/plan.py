@@ -9,6 +9,7 @@ the tasks that write the result, so the totals are those of the rows written, wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from treecast.spark.batch.plan import account_rows
 from treecast.spark.batch.row_limit import ROW_BYTES_MAX
 from treecast.spark.job.pipeline import Pipeline
 from treecast.spark.job.progress import FIRST_SHOWN, MOST_SHOWN, SLOWEST_SHOWN
+from treecast.spark.session import spark_version
 from treecast.spark.sources.documents import documents
 
 if TYPE_CHECKING:
@@ -101,9 +103,9 @@ def metrics(form: AnswerForm, array: str) -> list[Column]:
         functions.count("answer.error").alias("errors"),
         functions.sum(functions.when(functions.col("first"), functions.col("answer.bytes"))).alias("bytes"),
         functions.sum("answer.nanoseconds").alias("nanoseconds"),
-        functions.max_by(document, functions.col("answer.nanoseconds"), SLOWEST_SHOWN).alias("slowest"),
-        functions.max_by(document, count, MOST_SHOWN).alias("most"),
-        functions.min_by(document, functions.struct("file", "ordinal"), FIRST_SHOWN).alias("first_documents"),
+        first_of(functions.max_by, document, functions.col("answer.nanoseconds"), SLOWEST_SHOWN).alias("slowest"),
+        first_of(functions.max_by, document, count, MOST_SHOWN).alias("most"),
+        first_of(functions.min_by, document, functions.struct("file", "ordinal"), FIRST_SHOWN).alias("first_documents"),
         functions.min("answer.began").alias("began"),
         functions.max("answer.ended").alias("ended"),
     ]
@@ -114,3 +116,12 @@ def metrics(form: AnswerForm, array: str) -> list[Column]:
             functions.sum(refused_count).alias("refused_deliveries"),
         ]
     return sums
+
+
+def first_of(rank: Callable[..., Column], document: Column, order: Column, count: int) -> Column:
+    """The first `count` documents by an order, as an array; Spark 4.1 gives one."""
+    from pyspark.sql import functions
+
+    if spark_version() >= (4, 2):
+        return rank(document, order, count)
+    return functions.array_compact(functions.array(rank(document, order)))

@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from treecast.errors import PipelineError
 from treecast.inputs.records import BATCH_BYTES
+from treecast.spark.sources.admission import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from treecast.spark.sources.broker_client import BrokerClient, BrokerDocument, Extent, Gone, check_store
 from treecast.spark.sources.broker_options import EARLIEST, FAIL, LATEST, BrokerOptions
 from treecast.spark.sources.source_tasks import SCHEMA, TYPE
@@ -88,9 +88,13 @@ class BrokerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = {"store": extent.store, "next": _begin(self._options, extent)}
         return self._initial
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
         """The end of the next batch."""
         extent = self._extent()
+        if start is None:  # Spark 4.1 does not say where it stands; `partitions` does
+            return {"store": extent.store, "next": extent.last + 1}
         check_store(extent, start["store"])
         following = extent.last + 1
         if self._stops:
@@ -109,6 +113,7 @@ class BrokerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks for the documents from `start` on, before `end`."""
+        check_store(self._extent(), start["store"])
         return tasks_of(end["store"], start["next"], end["next"] - 1, self._options.partition_documents)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

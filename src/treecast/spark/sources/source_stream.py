@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from treecast import durable
 from treecast.catalog.sqlite_errors import translate_sqlite_errors
 from treecast.errors import PipelineError
 from treecast.inputs.listing import ListedFile, local_path, pattern_base, walk
 from treecast.names import text_of
+from treecast.spark.sources.admission import IS_ADMITTED, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from treecast.spark.sources.source_options import Options
 from treecast.spark.sources.source_tasks import Task, make, read
 
@@ -44,13 +44,9 @@ class SeenFiles:
 
     def __init__(self, directory: str, name: str, *, new: bool) -> None:
         path = Path(directory, f"{name}.sqlite")
-        if not new and not path.exists():
-            raise PipelineError(
-                f"the log of files that this query has read, {path}, is gone",
-                code="TC716",
-                hint="restore it, or start again with another checkpoint directory",
-            )
         self._path = path
+        if not new and not path.exists():
+            raise self.loss_error()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -70,6 +66,14 @@ class SeenFiles:
 
     def _translate_errors(self) -> AbstractContextManager[None]:
         return translate_sqlite_errors(self._storage_error, self._damage_error)
+
+    def loss_error(self) -> PipelineError:
+        """What to say when the query has read more than the log knows of."""
+        return PipelineError(
+            f"the log of files that this query has read, {self._path}, is gone",
+            code="TC716",
+            hint="restore it, or start again with another checkpoint directory",
+        )
 
     def _storage_error(self, error: object) -> PipelineError:
         return PipelineError(
@@ -143,7 +147,7 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._directory = options.log or str(Path(pattern_base(options.paths[0]), LOG_DIRECTORY))
-        self._new_log = durable.unused_name()
+        self._new_log = durable.unused_name() if IS_ADMITTED else self._only_log()
         self._logs: dict[str, SeenFiles] = {}
         self._stops = False  # take what is there, then end
         self._stops_at: int | None = None
@@ -156,8 +160,26 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins. Spark asks more than once, and also when it goes on from a checkpoint."""
         return {"log": self._new_log, "batch": 0}
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def _only_log(self) -> str:
+        """The log of a stream on Spark 4.1, which does not say where a stream stands: its directory has no other."""
+        if self._options.log is None:
+            raise PipelineError(
+                "on Spark 4.1 a stream of files needs a directory of its own for its log",
+                code="TC711",
+                hint='give log="directory", which no other stream uses; from Spark 4.2 on it is not needed',
+            )
+        return "files"
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
         """The next batch: one that the log has already, or else of the files that have come."""
+        if start is None:  # Spark 4.1: everything that has come is the next batch
+            log = self._log({"log": self._new_log, "batch": 0})
+            before = log.last()
+            self._take(log, None)
+            self._pause(is_idle=log.last() == before)
+            return {"log": self._new_log, "batch": log.last()}
         log = self._log(start)
         files_max = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         if self._stops_at is None and log.last() <= start["batch"]:
@@ -186,10 +208,12 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks for the batches after `start`, up to `end`."""
-        tasks: list[InputPartition] = []
-        if end["batch"] > start["batch"]:
-            tasks += make(self._log(end).between(start["batch"], end["batch"]), self._options)
-        return tasks
+        if end["batch"] == start["batch"]:
+            return []
+        log = self._log(end)
+        if not start["batch"] < end["batch"] <= log.last():  # only Spark 4.1 can ask so, see `_only_log`
+            raise log.loss_error()
+        return list(make(log.between(start["batch"], end["batch"]), self._options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in the tasks."""
