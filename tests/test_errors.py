@@ -11,6 +11,7 @@ import copy as copying
 import os
 import pickle
 import re
+import shutil
 import tempfile
 import threading
 import tomllib
@@ -290,6 +291,11 @@ def refuse_store(data: bytes) -> None:
                 file.write_bytes(content)
             if given.get("twice"):
                 Store.open("store")
+            if "removed" in given:  # from what a process that is killed leaves
+                store.write([Append(2, b"<b/>")])
+                shutil.copytree("store", "killed/store")
+                Path("killed/store", given["removed"]).unlink()
+                Store.open("killed/store")
             store.body(given.get("body", 1))
             if "version" in given:
                 with patch.object(store_directory, "VERSION", given["version"]):

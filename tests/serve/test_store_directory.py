@@ -15,7 +15,6 @@ from support.store_model import Model
 from treecast import Index, durable
 from treecast.overlay.storage import Append, Delete, DropBefore, Put, StorageError
 from treecast.serve.store import Store, StoreSettings, backup, directory
-from treecast.serve.store.log import SegmentRow
 
 pytestmark = pytest.mark.house
 
@@ -149,10 +148,9 @@ def test_files_that_are_copied_are_not_deleted(tmp_path: Path, monkeypatch: pyte
             store.write([Append(number, bytes([number]) * 500)])
         copy_tables = backup._copy_tables
 
-        def then_drop(source: Path, target: Path) -> list[SegmentRow]:
-            rows = copy_tables(source, target)
+        def then_drop(source: Path, target: Path) -> None:
+            copy_tables(source, target)
             store.write([DropBefore(1000)])
-            return rows
 
         monkeypatch.setattr(backup, "_copy_tables", then_drop)
         store.backup(tmp_path / "copy")
@@ -163,10 +161,17 @@ def test_files_that_are_copied_are_not_deleted(tmp_path: Path, monkeypatch: pyte
 
 
 def test_an_unfinished_backup_is_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = durable.rename
+
+    def full(source: Path, target: Path) -> None:
+        if target.name == "store.json":
+            raise OSError(28, "full")
+        rename(source, target)
+
     with Store.open(tmp_path / "store") as store:
         store.write([Append(1, b"one")])
         with monkeypatch.context() as patched:
-            patched.setattr(durable, "write", lambda path, data: (_ for _ in ()).throw(OSError(28, "full")))
+            patched.setattr(durable, "rename", full)
             with pytest.raises(StorageError, match="TC421"):
                 store.backup(tmp_path / "copy")
         assert refusal(tmp_path / "copy") == "TC423"

@@ -16,9 +16,10 @@ from pathlib import Path
 from treecast import durable
 from treecast.serve.store import directory as layout
 from treecast.serve.store import failures
-from treecast.serve.store.log import Descriptor, SegmentRow, offsets_path, segment_path
+from treecast.serve.store.last_group import write_last_group
+from treecast.serve.store.log import Descriptor, segment_files, segment_path
 from treecast.serve.store.snapshots import snapshots
-from treecast.serve.store.tables import connect, read_segments
+from treecast.serve.store.tables import connect, view_tables
 
 _COPY_BYTES = 1 << 20
 
@@ -28,35 +29,35 @@ def copy(source: Path, target: Path, identity: layout.Identity) -> None:
     if target.exists() and any(target.iterdir()):
         raise failures.refused(f"{target} is not empty", "name a directory that is empty, or does not exist yet")
     (target / layout.BODIES).mkdir(parents=True, mode=0o700, exist_ok=True)
-    rows = _copy_tables(source / layout.TABLES, target / layout.TABLES)
+    _copy_tables(source / layout.TABLES, target / layout.TABLES)
+    rows, last_group = view_tables(target / layout.TABLES)
     for row in rows[:-1]:
-        _link(segment_path(source / layout.BODIES, row.first), segment_path(target / layout.BODIES, row.first))
-        offsets = offsets_path(source / layout.BODIES, row.first)
-        if offsets.exists():
-            _link(offsets, offsets_path(target / layout.BODIES, row.first))
+        segment, *others, lost = segment_files(source / layout.BODIES, row.first)
+        for path in (segment, *others, lost):
+            if path.exists() or (path == segment and not lost.exists()):
+                _link(path, target / layout.BODIES / path.name)
     for row in rows[-1:]:
         path = segment_path(source / layout.BODIES, row.first)
         _copy_start(path, segment_path(target / layout.BODIES, row.first), row.size)
     for _, path in snapshots(source)[:1]:
         with suppress(FileNotFoundError):  # a newer one took its place; without any, the copy starts more slowly
             _link(path, target / path.name)
+    write_last_group(target, identity.mark, last_group or 0)
     durable.sync(target / layout.BODIES)
     durable.sync(target)
     durable.write(target / layout.IDENTITY, identity.to_bytes())
     durable.sync(target.absolute().parent)
 
 
-def _copy_tables(source: Path, target: Path) -> list[SegmentRow]:
+def _copy_tables(source: Path, target: Path) -> None:
     reader = connect(source)
     writer = connect(target, read_only=False)
     try:
         reader.backup(writer)
-        rows = read_segments(writer)
     finally:
         writer.close()
         reader.close()
     durable.sync(target)
-    return rows
 
 
 def _link(source: Path, target: Path) -> None:

@@ -3,6 +3,7 @@
     store.json          format, version, the store's id and its mark, with a checksum
     lock                locked while the store is open
     tables.sqlite       and SQLite's own files beside it
+    last-group          the number of the group that was stored last
     bodies/             the segments of the log, and their offsets
     index-….tcx         a saved index, named after its version
     ring.json           which ring its peer belongs to (`treecast.serve.ring`); it may be there before the store
@@ -106,8 +107,6 @@ def prepare(directory: Path) -> None:
 
 def identify(directory: Path) -> Identity:
     """The identity of the store, which is drawn for a new one. The caller holds the lock."""
-    for stray in (*directory.glob(".treecast-*.part"), *directory.glob("index-*.unfinished")):
-        stray.unlink()  # a process that was killed left it
     path = directory / IDENTITY
     if path.exists():
         identity = Identity.from_bytes(path.read_bytes(), directory.name)
@@ -121,6 +120,12 @@ def identify(directory: Path) -> Identity:
     else:
         (directory / BODIES).mkdir(exist_ok=True, mode=0o700)
     return identity
+
+
+def remove_strays(directory: Path) -> None:
+    """What a process that was killed had not finished."""
+    for stray in (*directory.glob(".treecast-*.part"), *directory.glob("index-*.unfinished")):
+        stray.unlink()
 
 
 def complete(directory: Path, identity: Identity) -> Identity:

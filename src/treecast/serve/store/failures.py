@@ -45,8 +45,11 @@ def full(task: str) -> StorageError:
     )
 
 
-def damaged(message: str) -> StorageError:
-    return StorageError(message, code="TC422", hint="verify the store, and restore a backup if what is lost matters")
+VERIFY = "verify the store, and restore a backup if what is lost matters"
+
+
+def damaged(message: str, hint: str = VERIFY) -> StorageError:
+    return StorageError(message, code="TC422", hint=hint)
 
 
 def refused(message: str, hint: str) -> StorageError:

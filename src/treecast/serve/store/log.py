@@ -123,6 +123,16 @@ def offsets_path(directory: Path, first: int) -> Path:
     return directory / f"{first:020}.offsets"
 
 
+def lost_path(directory: Path, first: int) -> Path:
+    """A file that a person makes: the store is to go on without this segment."""
+    return directory / f"{first:020}.lost"
+
+
+def segment_files(directory: Path, first: int) -> tuple[Path, Path, Path]:
+    """The files that may be there for a segment, itself first."""
+    return segment_path(directory, first), offsets_path(directory, first), lost_path(directory, first)
+
+
 def read_whole(file: Descriptor, size: int) -> bytes:
     """The first `size` bytes of a file, or fewer if it is shorter."""
     parts, position = [], 0
@@ -166,17 +176,14 @@ class SegmentLog:
 
     @classmethod
     def open(cls, directory: Path, mark: bytes, rows: Sequence[SegmentRow], settings: StoreSettings) -> SegmentLog:
-        """The log with these segments, ascending. What a crash left beyond them is removed."""
+        """The log with these segments, ascending, which are all there (`losses.py`). What a crash has left of the group
+        that was under way is removed."""
         opened = cls(directory, mark, settings)
-        wanted = {path.name for row in rows for path in opened._paths(row.first)}
+        wanted = {path.name for row in rows for path in segment_files(directory, row.first)}
         for path in directory.iterdir():
-            if path.suffix in (".log", ".offsets", ".part") and path.name not in wanted:
+            if path.suffix in (".log", ".offsets", ".lost", ".part") and path.name not in wanted:
                 path.unlink()
         segments = [Segment(*row) for row in rows]
-        for segment in segments[:-1]:
-            path = segment_path(directory, segment.first)
-            if not path.exists() or path.stat().st_size < segment.size:
-                log.warning("%s is missing or too short: bodies %d to %d", path, segment.first, segment.last)
         if segments:
             opened._open_active(segments[-1])
         opened._segments = tuple(segments)
@@ -184,15 +191,8 @@ class SegmentLog:
         return opened
 
     def _open_active(self, segment: Segment) -> None:
-        path = segment_path(self._directory, segment.first)
-        try:
-            segment.file = Descriptor(path, os.O_RDWR)
-        except FileNotFoundError:
-            raise failures.damaged(f"{path.name} is missing from the log") from None
-        size = os.fstat(segment.file.number).st_size
-        if size < segment.size:
-            raise failures.damaged(f"{path.name} has {size} bytes, but {segment.size} were stored")
-        if size > segment.size:
+        segment.file = Descriptor(segment_path(self._directory, segment.first), os.O_RDWR)
+        if os.fstat(segment.file.number).st_size > segment.size:
             os.ftruncate(segment.file.number, segment.size)
         segment.offsets = self._scan(segment, segment.file)
 
@@ -317,11 +317,8 @@ class SegmentLog:
             self._files.remove(segment.first)
             self._offsets.remove(segment.first)
         with self._lock:
-            self._unwanted += (path for segment in gone for path in self._paths(segment.first))
+            self._unwanted += (path for segment in gone for path in segment_files(self._directory, segment.first))
         self._delete_unwanted()
-
-    def _paths(self, first: int) -> tuple[Path, Path]:
-        return segment_path(self._directory, first), offsets_path(self._directory, first)
 
     @contextmanager
     def pinned(self) -> Iterator[None]:

@@ -29,6 +29,7 @@ _FIELDS = struct.Struct("<8sQI")
 _HEADER = struct.Struct("<8sQII")
 HEADER_BYTES = _HEADER.size
 BODY_BYTES_MAX = (1 << 32) - 1
+BODY_NUMBER_MAX = (1 << 63) - 1
 
 _OFFSETS_HEADER = struct.Struct("<8sQQQQI")  # what it is, segment's first number, its size, records, damaged ranges
 _OFFSETS_MAGIC = b"TCOFFS01"

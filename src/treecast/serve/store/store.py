@@ -4,10 +4,11 @@ A group is written in this order:
 
 1. Bodies are appended to the log, and synced.
 2. SQLite changes its tables and the row that says where the log ends, and commits, which syncs.
-3. Readers see it.
+3. The number of the group is written beside the tables, and readers see it.
 
 A crash before 2 leaves bytes in the log behind its end, which the next opening cuts off. So a group is there as a
-whole or not at all. A log that is shorter than its row says has lost something that was synced: it is damaged.
+whole or not at all. A log that is shorter than its rows say, or tables that are behind the last group, have lost
+something that was synced: the store is then not opened, and nothing is changed (`losses.py`).
 
 **After a failed sync** nobody knows what is on disk: the system may drop what it could not write, and report success
 the next time. So the store then refuses to write until it is opened anew. Opening reads what is there, cuts the log,
@@ -28,7 +29,9 @@ from treecast.index import Index
 from treecast.overlay.storage import BodyGoneError, Change, Key
 from treecast.serve.store import backup, directory, failures, snapshots, verify
 from treecast.serve.store.group import Group
+from treecast.serve.store.last_group import LastGroup
 from treecast.serve.store.log import SegmentLog
+from treecast.serve.store.losses import expect_no_loss
 from treecast.serve.store.settings import StoreSettings
 from treecast.serve.store.tables import Tables
 
@@ -39,7 +42,13 @@ class Store:
     """A directory in which a peer's state survives. Make one with `Store.open`."""
 
     def __init__(
-        self, path: Path, identity: directory.Identity, lock: directory.Lock, tables: Tables, log: SegmentLog
+        self,
+        path: Path,
+        identity: directory.Identity,
+        lock: directory.Lock,
+        tables: Tables,
+        log: SegmentLog,
+        last_group: LastGroup,
     ) -> None:
         self.path = path
         self.id = identity.id
@@ -48,6 +57,7 @@ class Store:
         self._lock = lock
         self._tables = tables
         self._log = log
+        self._last_group = last_group
         self._is_broken = False
 
     @classmethod
@@ -62,9 +72,12 @@ class Store:
             directory.prepare(path)
             lock = directory.Lock(path)
             identity = directory.identify(path)
-            tables = Tables(path / directory.TABLES, settings)
+            is_loss_accepted = identity.is_complete and expect_no_loss(path, identity)
+            directory.remove_strays(path)
+            tables = Tables(path / directory.TABLES, settings, checks_log=not is_loss_accepted)
             try:
                 log = SegmentLog.open(path / directory.BODIES, identity.mark, tables.segments(), settings)
+                last_group = LastGroup(path, identity.mark, tables.last_group)
                 identity = directory.complete(path, identity)
             except BaseException:
                 tables.close()
@@ -77,7 +90,7 @@ class Store:
             if isinstance(error, failures.CAUGHT):
                 raise failures.failure(error, "open the store") from error
             raise
-        return cls(path, identity, lock, tables, log)
+        return cls(path, identity, lock, tables, log, last_group)
 
     def close(self) -> None:
         """No other thread may use the store any more. What was written stays; closing twice is fine."""
@@ -128,6 +141,7 @@ class Store:
         except failures.CAUGHT as error:
             raise failures.failure(error, _TASK) from error
         self._is_broken = False
+        self._last_group.put(self._tables.last_group)
         self._log.publish()
         self._log.drop(dropped)
 

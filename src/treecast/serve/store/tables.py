@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from treecast.overlay.checksums import checked_rows, crc32
 from treecast.overlay.storage import Key
@@ -32,9 +32,9 @@ _BUSY_SECONDS = 10.0
 _KEYS_AT_ONCE = 1_000
 
 
-def connect(path: Path, *, read_only: bool = True) -> sqlite3.Connection:
+def connect(path: Path, *, read_only: bool = True, options: str = "") -> sqlite3.Connection:
     """A connection that any thread may use, without transactions of its own."""
-    address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}{options}"
     connection = sqlite3.connect(
         address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
@@ -101,12 +101,14 @@ class Table:
 class Tables:
     """The SQLite file of a store."""
 
-    def __init__(self, path: Path, settings: StoreSettings) -> None:
+    def __init__(self, path: Path, settings: StoreSettings, *, checks_log: bool = True) -> None:
         self._path = path
         self._settings = settings
         log = path.with_name(f"{path.name}-wal")
-        committing = wal.committing_frames(log)
+        committing = wal.committing_frames(log) if checks_log else []
         wal.rewrite(log)
+        self.last_group = 0
+        """The number of the group that was committed last."""
         self._writer = connect(path, read_only=False)
         self._reader = self._writer
         self._reading = Lock()  # threads that share a connection would get each other's errors
@@ -143,8 +145,10 @@ class Tables:
             "CREATE TABLE IF NOT EXISTS segment"
             " (first INTEGER PRIMARY KEY, last INTEGER, size INTEGER, bodies INTEGER, checksum INTEGER)"
         )
+        run("CREATE TABLE IF NOT EXISTS last_group (one INTEGER PRIMARY KEY, number INTEGER, checksum INTEGER)")
         # What a crash left is copied into the tables now: a log that is empty is read fast, and cannot be damaged.
         run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self.last_group = _read_last_group(self._writer) or 0
 
     def close(self) -> None:
         self._reader.close()  # first: the last one that is closed copies SQLite's log and removes it
@@ -156,6 +160,8 @@ class Tables:
         """Run all statements of a group, which `commit` or `roll_back` then ends. Returns the tables it makes."""
         run, run_many = self._writer.execute, self._writer.executemany
         run("BEGIN IMMEDIATE")
+        number = self.last_group + 1
+        run("REPLACE INTO last_group VALUES (1, ?, ?)", (number, _number_checksum(number)))
         made: dict[str, Table] = {}
         for name, changes in group.tables.items():
             table = self._tables.get(name)
@@ -174,6 +180,7 @@ class Tables:
         if made:
             self._tables = {**self._tables, **made}
         self._writer.execute("COMMIT")
+        self.last_group += 1
 
     def roll_back(self) -> None:
         if self._writer.in_transaction:
@@ -269,6 +276,57 @@ def read_segments(connection: sqlite3.Connection) -> list[SegmentRow]:
             raise failures.damaged(f"the row of segment {row.first} is damaged")
         rows.append(row)
     return rows
+
+
+def _number_checksum(number: int) -> int:
+    return crc32(b"%d" % number)
+
+
+def _read_last_group(connection: sqlite3.Connection) -> int | None:
+    for number, checksum in connection.execute("SELECT number, checksum FROM last_group"):
+        if not isinstance(number, int) or _number_checksum(number) != checksum:
+            raise failures.damaged("the row of the last group is damaged")
+        return number
+    return None
+
+
+class TablesView(NamedTuple):
+    """What tables say of the rest of their store."""
+
+    segments: list[SegmentRow]
+    last_group: int | None
+    """None: no version that numbers groups has written to them."""
+
+
+def view_tables(path: Path) -> TablesView:
+    """Read tables that are not open. No file changes: SQLite neither recovers its log nor makes files of its own.
+
+    Raises StorageError if they are damaged, and sqlite3.Error.
+    """
+    log, index = (path.with_name(f"{path.name}-{name}") for name in ("wal", "shm"))
+    if not wal.has_header(log):
+        return _view(path, "&immutable=1")
+    # SQLite wants to see the index of its log. It does not believe it, as nobody else has it open, nor change it.
+    is_missing = not index.exists()
+    if is_missing:
+        index.touch(mode=0o600)
+    try:
+        return _view(path, "&readonly_shm=1")
+    finally:
+        if is_missing:
+            index.unlink()
+
+
+def _view(path: Path, options: str) -> TablesView:
+    connection = connect(path, options=options)
+    try:
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+        if "segment" not in names:
+            raise failures.damaged(f"{path.parent.name}/{path.name} has lost its tables")
+        last_group = _read_last_group(connection) if "last_group" in names else None
+        return TablesView(read_segments(connection), last_group)
+    finally:
+        connection.close()
 
 
 def read_schema(connection: sqlite3.Connection) -> Iterator[tuple[str, Table]]:

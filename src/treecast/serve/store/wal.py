@@ -9,7 +9,8 @@ that were synced long ago.
 
 The two can be told apart. A group is written only when the one before it is synced, so a crash leaves at most one
 transaction that is torn. Where two or more end behind the place at which SQLite stopped, one of them was acknowledged:
-the store is damaged. Only a flipped bit in the last group looks like a crash before it was synced.
+the store is damaged. A flipped bit in the last group looks like a crash before it was synced; its number tells the two
+apart, if that was written since (`last_group.py`).
 
 **What a failed sync did not write** is written again. After such a failure the system may show frames that are not on
 disk, and believe that they are. SQLite would copy them into its tables; a loss of power in the middle of that would
@@ -43,6 +44,23 @@ def _checksum(data: bytes, order: str) -> tuple[int, int]:
     return first, second
 
 
+def _is_header(start: bytes) -> bool:
+    """Whether SQLite takes this for the header of a log. Otherwise it reads nothing of it."""
+    if len(start) < _HEADER.size:
+        return False
+    magic, *_, first, second = _HEADER.unpack(start)
+    return magic & ~1 == _MAGIC and _checksum(start[:24], ">" if magic & 1 else "<") == (first, second)
+
+
+def has_header(path: Path) -> bool:
+    """Whether SQLite will read this log, as far as it is intact."""
+    try:
+        with path.open("rb") as file:
+            return _is_header(file.read(_HEADER.size))
+    except FileNotFoundError:
+        return False
+
+
 def committing_frames(path: Path) -> list[int]:
     """The numbers, from 1, of all frames that end a transaction, whether or not SQLite will read so far.
 
@@ -56,10 +74,9 @@ def committing_frames(path: Path) -> list[int]:
         start = os.pread(descriptor, _HEADER.size, 0)
         if len(start) < _HEADER.size or not any(start):
             return []  # nothing was ever synced to it
-        magic, _, page_bytes, _, *salts, first, second = _HEADER.unpack(start)
-        is_ours = magic & ~1 == _MAGIC and _checksum(start[:24], ">" if magic & 1 else "<") == (first, second)
-        if not is_ours:
+        if not _is_header(start):
             raise failures.damaged("the log of the tables is damaged: what was stored last is lost")
+        _, _, page_bytes, _, *salts, _, _ = _HEADER.unpack(start)
         frames, size = [], _FRAME.size + page_bytes
         for number, offset in enumerate(range(_HEADER.size, os.fstat(descriptor).st_size, size), 1):
             frame = os.pread(descriptor, _FRAME.size, offset)
