@@ -94,7 +94,7 @@ def test_help_fits_a_screen_and_shows_an_example(
         (["match", "-q", "/a", "--threads", "many", "doc.xml"], "many"),
         (["match", "-q", "/a", "--depth-max", "-1", "doc.xml"], "--depth-max"),
         (["match", "-q", "/a", "--depth-max", "0", "doc.xml"], "not a size"),
-        (["match", "-q", "/a", "--document-bytes-max", "9G", "doc.xml"], "document_bytes_max"),
+        (["match", "-q", "/a", "--document-bytes-max", "9G", "doc.xml"], "--document-bytes-max must be 1-"),
         (["match", "-q", "/a", "--document-bytes-max", "ten", "doc.xml"], "64K"),
         (["match", "-q", "/a", "--format", "xml", "doc.xml"], "xml"),
         (["match", "-q", "/a", "--format", "parquet", "doc.xml"], "--output"),

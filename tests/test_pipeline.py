@@ -527,7 +527,7 @@ def executed(output: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) ->
     monkeypatch.setattr("treecast.spark.job.job.open_session", fail)
     pipeline = Pipeline(Source((str(output),)), Subscriptions(("s.csv",)), Sinks(str(output)))
     with pytest.raises(PipelineError, match="TC736 no space is left"):
-        run_verb.execute(pipeline, Index(), Console(io.StringIO()), quiet=True)
+        run_verb.execute(pipeline, Index(), Console({}, io.StringIO()), quiet=True)
     report: dict[str, str] = json.loads((output / "run.json").read_text())
     return report
 

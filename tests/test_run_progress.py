@@ -28,7 +28,7 @@ def printed_progress(terminal: bool, *steps: Progress) -> str:
     """What is printed for a job with these steps."""
     stream = io.StringIO()
     stream.isatty = lambda: terminal  # type: ignore[method-assign]
-    progress = RunProgress(Console(stream))
+    progress = RunProgress(Console({}, stream))
     progress.stage("starting Spark")
     for step in steps:
         progress.tell(step)
@@ -71,10 +71,10 @@ def test_while_spark_starts_something_goes_on(terminal: bool, expected: str, mon
     monkeypatch.setattr(console, "REDRAW_SECONDS", 0.0)
     stream = io.StringIO()
     stream.isatty = lambda: terminal  # type: ignore[method-assign]
-    with RunProgress(Console(stream)).waiting("starting Spark"):
+    with RunProgress(Console({}, stream)).waiting("starting Spark"):
         eventually(lambda: expected in stream.getvalue())
     quiet = io.StringIO()
-    with RunProgress(Console(quiet), quiet=True).waiting("starting Spark"):
+    with RunProgress(Console({}, quiet), quiet=True).waiting("starting Spark"):
         pass
     assert quiet.getvalue() == ""
 
@@ -87,7 +87,7 @@ def test_spark_is_seen_to_start_though_its_output_goes_to_a_log(
     terminal, log = tmp_path / "terminal", tmp_path / "log"
     with terminal.open("w") as stream, log.open("w") as elsewhere:
         kept = os.dup(stream.fileno())
-        progress = RunProgress(Console(stream))
+        progress = RunProgress(Console({}, stream))
         with progress.waiting("starting Spark"):
             os.dup2(elsewhere.fileno(), stream.fileno())  # as treecast.spark.session does
             eventually(lambda: terminal.read_text() == "treecast: starting Spark …\n")

@@ -90,7 +90,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     from treecast.measure.suite import measure_all
 
-    console = Console(progress=not options.quiet, noun="cells")
+    console = Console(options.words, progress=not options.quiet, noun="cells")
     engines, peers = _engines(parser, options.engines), _peers(parser, options, console)
     # Report wrong usage before anything is done.
     _check_numbers(parser, options)

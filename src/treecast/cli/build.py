@@ -48,7 +48,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     check_formats(parser, options.files, options.subscriptions_format)
     namespaces = namespaces_of(parser, options.namespace)
-    console = Console(progress=not options.quiet)
+    console = Console(options.words, progress=not options.quiet)
     note = notes(console, quiet=options.quiet)
 
     begin = time.monotonic()

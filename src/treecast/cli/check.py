@@ -12,8 +12,15 @@ from typing import Any
 from treecast.cli import lint, rules
 from treecast.cli.console import Console, notes
 from treecast.cli.lint import Finding
-from treecast.cli.match import SUBSCRIPTIONS_FORMAT, check_formats, namespaces_of, record_rule
-from treecast.cli.wording import in_flags, plural
+from treecast.cli.match import (
+    SUBSCRIPTIONS_FORMAT,
+    add_limit_options,
+    check_formats,
+    namespaces_of,
+    read_limits,
+    read_settings,
+)
+from treecast.cli.wording import plural
 from treecast.errors import PipelineError, TreecastError
 from treecast.index import Index
 from treecast.inputs import document_files, subscriptions
@@ -53,32 +60,30 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--dtd", metavar="DTD", help="report what no document of this DTD matches")
     option("--root", metavar="NAME", help="the root element of the DTD; default: inferred")
     several("--sample", metavar="DOCUMENT", help="report what matches none of these; repeatable")
-    several("--record", metavar="NAME", help="split samples into these elements; *: every child")
+    several("--record", metavar="NAME", help="split documents into these elements; *: every child")
     option("--schematron", metavar="RULES", help="check the documents FILE … by these rules")
     option("--phase", metavar="NAME", help="the phase of the rules; default: that of their file")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--no-covering", action="store_true", help="do not look for covered subscriptions")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text, or json: all findings")
     option("--quiet", action="store_true", help="no progress or summary on stderr")
-    parser.set_defaults(run=lambda options: run(parser, options), limits=None)
+    add_limit_options(parser)
+    parser.set_defaults(run=lambda options: run(parser, options))
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    read_limits(parser, options)
     if options.schematron:
         return rules.run(options)
     check_formats(parser, options.files, options.subscriptions_format)
     namespaces = namespaces_of(parser, options.namespace)
-    try:
-        options.rule = record_rule(options)
-    except ValueError as error:
-        parser.error(str(error))
-    console = Console(progress=not options.quiet)
+    console = Console(options.words, progress=not options.quiet)
     note = notes(console, quiet=options.quiet)
 
     console.status("reading subscriptions …")
     read = functools.partial(subscriptions.read_subscriptions, format=options.subscriptions_format, note=note)
     rows = subscriptions.join([read(path) for path in options.files])
-    index = Index(namespaces=namespaces, entities=options.entities)
+    index = Index(namespaces=namespaces, limits=options.limits, entities=options.entities)
     counts: Counter[str] = Counter()
     for finding in _findings(index, rows, options, console):
         counts[finding.kind] += 1
@@ -105,7 +110,7 @@ def _findings(index: Index, rows: Any, options: argparse.Namespace, console: Con
 
         yield from lint.impossible(index, Schema.from_dtd(options.dtd, root=options.root))
     if options.sample:
-        matched, documents = _match_samples(index, options.sample, ReadSettings(rule=options.rule), console)
+        matched, documents = _match_samples(index, options.sample, read_settings(options, index.limits), console)
         yield from lint.unmatched(index, matched, documents)
 
 
@@ -113,7 +118,7 @@ def _match_samples(index: Index, sources: list[str], settings: ReadSettings, con
     """The subscriptions that the sample documents match, and how many documents there are. Bad ones are reported."""
 
     def report(name: str, error: TreecastError | PipelineError) -> None:
-        console.say(f"treecast: {printable(name)}: {in_flags(str(error))}")
+        console.say(f"treecast: {printable(name)}: {error}")
 
     matched: set[str] = set()
     documents = 0
@@ -121,7 +126,7 @@ def _match_samples(index: Index, sources: list[str], settings: ReadSettings, con
         for matches, errors in index.match_batches(batch.documents, on_error="report"):
             matched.update(matches.column("subscription").unique().to_pylist())
             for row in errors.to_pylist():
-                console.say(f"treecast: {printable(batch.names[row['document']])}: {in_flags(row['message'])}")
+                console.say(f"treecast: {printable(batch.names[row['document']])}: {row['message']}")
         documents += len(batch.documents)
         console.status(f"matching samples … {documents:,}")
     return matched, documents
@@ -129,10 +134,11 @@ def _match_samples(index: Index, sources: list[str], settings: ReadSettings, con
 
 def _show(finding: Finding, form: str, number: int, console: Console) -> None:
     if form == "json":
-        print(json.dumps({name: value for name, value in vars(finding).items() if value is not None}))
+        fields = {**vars(finding), "message": console.in_words(finding.message)}
+        print(json.dumps({name: value for name, value in fields.items() if value is not None}))
     elif number <= SHOWN_MAX:
         console.clear()
-        print(f"{printable(finding.subscription)}: {printable_lines(in_flags(finding.message))}")
+        print(f"{printable(finding.subscription)}: {printable_lines(console.in_words(finding.message))}")
 
 
 def _summary(total: int, counts: Counter[str]) -> str:

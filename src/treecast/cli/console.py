@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
+from treecast.cli.wording import Words, in_words
 from treecast.names import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -64,17 +65,21 @@ class _TerminalFile(io.BufferedIOBase):
 
 
 class Console:
-    """Messages and progress on one stream. A `total` of None means unknown: then there is no bar, only a count.
-    What takes less than `after_seconds` shows no progress; `noun` is what is counted."""
+    """Messages and progress on one stream, in the words of a verb's reader (`options.words`).
+
+    What takes less than `after_seconds` shows no progress; `noun` is what is counted.
+    """
 
     def __init__(
         self,
+        words: Words,
         stream: TextIO | None = None,
         *,
         progress: bool = True,
         noun: str = "documents",
         after_seconds: float = 0.0,
     ) -> None:
+        self._words = words
         self._stream = sys.stderr if stream is None else stream
         self._progress = progress and self._stream.isatty()
         self._begin = time.monotonic()
@@ -107,7 +112,11 @@ class Console:
     def say(self, message: str) -> None:
         """Write a message of one or more lines."""
         self.clear()
-        print(printable_lines(message), file=self._stream)
+        print(printable_lines(self.in_words(message)), file=self._stream)
+
+    def in_words(self, message: str) -> str:
+        """The message in the reader's words, for what belongs to the results."""
+        return in_words(message, self._words)
 
     def update(self, documents: int, total: int | None, errors: int) -> None:
         """Draw the progress, a few times a second at most."""

@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
     output = Path(options.output)
     check_output(output)
-    console = Console(progress=not options.quiet)
+    console = Console(options.words, progress=not options.quiet)
     index, stories, startup = prepare(options, console)
     measurements = match_all(index, stories, options.threads, console)
     console.status("writing the report …")

@@ -42,7 +42,7 @@ from treecast.cli import (
     token,
     up,
 )
-from treecast.cli.wording import choice_message, in_flags, option_message
+from treecast.cli.wording import choice_message, in_words, option_message, words_of
 from treecast.errors import TreecastError
 from treecast.names import printable, printable_lines
 
@@ -60,8 +60,13 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """A verb whose options have the default `unknown_options` says itself what it does not know."""
+        """A verb whose options have the default `unknown_options` says itself what it does not know.
+
+        The options of a verb get `words`: what its reader can type, for its messages.
+        """
         options, unknown = super().parse_known_args(args, namespace)
+        if not self._verbs():
+            options.words = words_of(self)
         if unknown and hasattr(options, "unknown_options"):
             options.unknown_options, unknown = unknown, []
         if unknown and not self._verbs():  # the parser of a verb: it knows its options, the one above does not
@@ -97,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         print("treecast: standard output is closed; send it to a file or to /dev/null", file=sys.stderr)
         return 1
+    options = argparse.Namespace(words={})
     try:
         options = build_parser().parse_args(arguments)
         status: int = options.run(options)
@@ -110,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except TreecastError as error:
-        _say(in_flags(str(error)))
+        _say(in_words(str(error), options.words))
         return 1
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""

@@ -95,7 +95,7 @@ def _list() -> int:
 def _run_one(experiment: Experiment, options: argparse.Namespace, data: Path | None) -> int:
     from treecast.experiments import output, perform
 
-    console = _Progress(experiment.name, quiet=options.quiet)
+    console = _Progress(experiment.name, options)
     journal = Path(options.output) / f"{experiment.name}.partial"
     if options.anew:
         journal.unlink(missing_ok=True)
@@ -111,7 +111,7 @@ def _run_one(experiment: Experiment, options: argparse.Namespace, data: Path | N
     print(f"\n{output.table_text(outcome)}\n\n{output.verdict_text(outcome)}")
     print(f"({outcome.seconds:.0f} s; {', '.join(map(str, files))})\n", flush=True)
     for problem in outcome.problems:
-        Console().say(f"treecast: {experiment.name}: wrong answers: {problem}")
+        Console(options.words).say(f"treecast: {experiment.name}: wrong answers: {problem}")
     return 1 if outcome.problems else 0
 
 
@@ -139,9 +139,9 @@ def _command(name: str, options: argparse.Namespace, data: Path | None) -> str:
 class _Progress:
     """On a terminal a bar that is redrawn; otherwise a line for each tenth, so that a log shows progress."""
 
-    def __init__(self, name: str, *, quiet: bool) -> None:
-        self._name, self._quiet = name, quiet
-        self._console = Console(progress=not quiet)
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        self._name, self._quiet = name, options.quiet
+        self._console = Console(options.words, progress=not options.quiet)
         self._begin = time.monotonic()
         self._said = -1
 

@@ -18,8 +18,7 @@ from typing import Any
 from treecast import _native
 from treecast.cli.console import Console
 from treecast.cli.excerpt import Mark, excerpt
-from treecast.cli.match import check_formats, namespaces_of
-from treecast.cli.wording import in_flags
+from treecast.cli.match import add_limit_options, check_formats, namespaces_of, read_limits, read_settings
 from treecast.document import Limits, native_entities
 from treecast.errors import DocumentError, PipelineError, QueryError
 from treecast.index.explain import Condition, Explanation, explain
@@ -66,6 +65,7 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--context", metavar="N", type=count, default=CONTEXT_LINES, help="lines around a mark; default %(default)s")
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text or json")
+    add_limit_options(parser)
     parser.set_defaults(run=lambda options: run(parser, options))
 
 
@@ -79,41 +79,37 @@ class Question:
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    read_limits(parser, options)
+    limits = options.limits or Limits()
     question = _question(parser, options)
     try:
-        data = _read(parser, options)
+        data = _read(options, read_settings(options, limits))
         explanation = explain(
             data,
             question.query,
             namespaces=question.namespaces,
             ordered=question.ordered,
+            limits=limits,
             entities=options.entities,
         )
     except (DocumentError, PipelineError) as error:
-        Console().say(f"treecast: {printable(options.document)}: {in_flags(str(error))}")
+        Console(options.words).say(f"treecast: {printable(options.document)}: {error}")
         return 1
     if options.format == "json":
         print(json.dumps({"document": printable(options.document), **explanation.to_dict()}))
         return 0
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # documents have characters that a terminal may lack
-    source = _native.source_text(data, Limits().native(), native_entities(options.entities))
+    source = _native.source_text(data, limits.native(), native_entities(options.entities))
     for line in show(explanation, options.document, source, options.context, colour=coloured()):
         print(line)
     return 0
 
 
-def _read(parser: argparse.ArgumentParser, options: argparse.Namespace) -> bytes:
+def _read(options: argparse.Namespace, settings: ReadSettings) -> bytes:
     """The document, or the record of a file."""
-    if not options.record:
-        return document_files.read_document(options.document, ReadSettings())
-    from treecast.inputs.records import Rule
-
-    try:
-        rule = Rule(options.record, options.entities)
-    except ValueError as error:
-        parser.error(str(error))
-    return document_files.read_record(options.document, ReadSettings(rule=rule))
+    read = document_files.read_document if settings.rule is None else document_files.read_record
+    return read(options.document, settings)
 
 
 def show(explanation: Explanation, name: str, source: str, context: int, *, colour: bool) -> Iterator[str]:
@@ -164,7 +160,7 @@ def _find(options: argparse.Namespace, namespaces: dict[str, str]) -> Question:
     """The subscription with that id; the others may be invalid."""
 
     def note(message: str) -> None:
-        Console().say(f"treecast: {printable(message)}")
+        Console(options.words).say(f"treecast: {printable(message)}")
 
     table = subscriptions.read_subscriptions(options.subscriptions, format=options.subscriptions_format, note=note)
     rows = [number for number, id in enumerate(table.column("id").to_pylist()) if str(id) == options.id]

@@ -280,7 +280,7 @@ def _watch(items: Iterable[Item], console: Console, total: int) -> Iterator[Item
 
 
 def _console(options: argparse.Namespace, noun: str) -> Console:
-    return Console(progress=not options.quiet, noun=noun, after_seconds=PROGRESS_AFTER_SECONDS)
+    return Console(options.words, progress=not options.quiet, noun=noun, after_seconds=PROGRESS_AFTER_SECONDS)
 
 
 def _note(options: argparse.Namespace, console: Console) -> Callable[[str], None]:

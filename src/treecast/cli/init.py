@@ -179,7 +179,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     durable.write(target, text.encode())
     if not options.quiet:
-        console = Console()
+        console = Console(options.words)
         for line in advice(findings, str(target)):
             console.say(line)
     return 0

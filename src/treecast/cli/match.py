@@ -12,18 +12,19 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treecast.cli.console import Console, notes
 from treecast.cli.sizes import size
-from treecast.cli.wording import in_flags, namespace_hint
+from treecast.cli.wording import in_words, namespace_hint
 from treecast.document import Limits
 from treecast.errors import QueryError, TreecastError
 from treecast.inputs import document_files, subscriptions
 from treecast.inputs.document_files import ReadSettings
 from treecast.inputs.inflate import RATIO_MAX
+from treecast.inputs.listing import EVERY_FILE
 from treecast.inputs.subscription_files import parse_namespaces
 from treecast.model import DeliveryLimits
 from treecast.names import printable
@@ -102,17 +103,22 @@ def add_options(parser: argparse.ArgumentParser, *, renders: bool) -> None:
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--threads", metavar="N", type=positive, default=cores(), help="default: all cores (%(default)s)")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
-    limits = parser.add_argument_group("limits of a document (K, M, G: times 1024)")
+    limits = add_limit_options(parser)
+    limits("--payload-bytes-max", metavar="N", type=size, help="of a payload; default 16M")
+
+
+def add_limit_options(parser: argparse.ArgumentParser) -> Callable[..., argparse.Action]:
+    """The options of what reads documents; `read_limits` reads them. Returns what adds an option to their group."""
+    option = parser.add_argument_group("limits of a document (K, M, G: times 1024)").add_argument
     for name, default in LIMITS.items():
-        flag = "--" + name.replace("_", "-")
-        limits.add_argument(flag, metavar="N", type=size, help=f"default {default}")
-    limits.add_argument("--ratio-max", metavar="N", type=size, default=RATIO_MAX, help="unpacked size by packed size")
-    limits.add_argument("--payload-bytes-max", metavar="N", type=size, help="of a payload; default 16M")
+        option("--" + name.replace("_", "-"), metavar="N", type=size, help=f"default {default}")
+    option("--ratio-max", metavar="N", type=size, default=RATIO_MAX, help="unpacked size by packed size")
+    return option
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     form = check(parser, options)
-    console = Console(progress=not options.quiet)
+    console = Console(options.words, progress=not options.quiet)
     note = notes(console, quiet=options.quiet)
 
     console.status("reading subscriptions …")
@@ -153,13 +159,18 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
         parser.error("standard input can be read once: give - once")
     check_formats(parser, options.subscriptions, options.subscriptions_format)
     options.namespaces = namespaces_of(parser, options.namespace)
+    read_limits(parser, options)
+    return output_format(parser, options)
+
+
+def read_limits(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Set `limits` and `rule`; exits with 2 where they cannot be."""
     limits = {name: getattr(options, name) for name in LIMITS if getattr(options, name) is not None}
     try:
         options.limits = Limits(**limits) if limits else None  # a saved index has its own
-        options.rule = record_rule(options)
+        options.rule = _record_rule(options)
     except ValueError as error:
-        parser.error(str(error))
-    return output_format(parser, options)
+        parser.error(in_words(str(error), options.words))
 
 
 def check_formats(parser: argparse.ArgumentParser, paths: Sequence[str], given: str | None) -> None:
@@ -185,7 +196,7 @@ def namespaces_of(parser: argparse.ArgumentParser, texts: Sequence[str]) -> dict
     return namespaces
 
 
-def record_rule(options: argparse.Namespace) -> Rule | None:
+def _record_rule(options: argparse.Namespace) -> Rule | None:
     """How files are split into records; None where they are not. Raises ValueError."""
     if not options.record:
         return None
@@ -195,9 +206,10 @@ def record_rule(options: argparse.Namespace) -> Rule | None:
     return Rule(options.record, options.entities, record_bytes_max)
 
 
-def read_settings(options: argparse.Namespace, index: Index) -> ReadSettings:
-    """How documents are read for this index."""
-    return ReadSettings(options.pattern, options.rule, index.limits.document_bytes_max, options.ratio_max)
+def read_settings(options: argparse.Namespace, limits: Limits) -> ReadSettings:
+    """How documents are read; the limits of a saved index are its own."""
+    pattern = getattr(options, "pattern", EVERY_FILE)
+    return ReadSettings(pattern, options.rule, limits.document_bytes_max, options.ratio_max)
 
 
 def output_format(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
@@ -269,12 +281,12 @@ def render_all(
 
     def report(name: str, error: TreecastError | str) -> None:
         totals.errors += 1
-        console.say(f"treecast: {printable(name)}: {in_flags(str(error))}")
+        console.say(f"treecast: {printable(name)}: {error}")
 
     def refuse(name: str, subscription: str, message: str) -> None:
         report(name, f"{printable(subscription)}: {message}")
 
-    settings = read_settings(options, index)
+    settings = read_settings(options, index.limits)
     total = document_files.count(options.documents, settings) if console.shows_progress else None
     console.update(0, total, 0)
     for batch in document_files.batches(options.documents, settings, report):
@@ -290,9 +302,9 @@ def render_all(
 def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, console: Console, totals: Totals) -> None:
     def report(name: str, error: TreecastError) -> None:
         totals.errors += 1
-        console.say(f"treecast: {printable(name)}: {in_flags(str(error))}")
+        console.say(f"treecast: {printable(name)}: {error}")
 
-    settings = read_settings(options, index)
+    settings = read_settings(options, index.limits)
     total = document_files.count(options.documents, settings) if console.shows_progress else None
     console.update(0, total, 0)
     for batch in document_files.batches(options.documents, settings, report):
@@ -300,7 +312,7 @@ def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, co
         for matches, errors in results:
             for row in errors.to_pylist():
                 totals.errors += 1
-                console.say(f"treecast: {printable(batch.names[row['document']])}: {in_flags(row['message'])}")
+                console.say(f"treecast: {printable(batch.names[row['document']])}: {row['message']}")
             if sys.stdout.isatty():
                 console.clear()
             writer.write(batch.names, matches)
@@ -314,8 +326,8 @@ def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, co
 def describe_refusal(error: QueryError) -> list[str]:
     """How many subscriptions were refused, as the error's first line says, and up to twenty of them with the reason."""
     if not error.refused:
-        return [f"treecast: {in_flags(str(error))}"]
-    lines = [f"{printable(subscription)}: {in_flags(message)}" for subscription, message in error.refused]
+        return [f"treecast: {error}"]
+    lines = [f"{printable(subscription)}: {message}" for subscription, message in error.refused]
     if len(lines) == 1:
         return [f"treecast: {lines[0]}"]
     first = "; the first of them:" if len(lines) >= REFUSED_SHOWN_MAX else ":"

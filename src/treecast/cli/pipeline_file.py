@@ -294,3 +294,11 @@ KEYS: dict[str, dict[str, Callable[[_Reader, Any], Any]]] = {
     "limits": dict.fromkeys(("cache_bytes_max", *vars(Limits()), *DELIVERY_LIMITS), _size),
     "spark": {},
 }
+_KEY_WORDS = {key: f"{key} below [{table}]" for table, keys in KEYS.items() if table for key in keys}
+WORDS = _KEY_WORDS | {
+    "record_bytes_max": _KEY_WORDS["document_bytes_max"],
+    "namespace": "namespaces.P=URI below [subscriptions]",
+    "entities": 'entities = "html" below [source]',
+    "subscriptions_format": _KEY_WORDS["format"],
+}
+"""What the reader of a message can write in the file, by the names of settings in Python (treecast.cli.wording)."""

@@ -75,7 +75,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     from treecast.serve.batch_publisher import BatchPublisher, PublishSettings
 
     settings = _read_settings(parser, options)
-    console = Console(progress=not options.quiet, after_seconds=PROGRESS_AFTER_S)
+    console = Console(options.words, progress=not options.quiet, after_seconds=PROGRESS_AFTER_S)
 
     def note(message: str) -> None:
         if not options.quiet:

@@ -19,20 +19,19 @@ from treecast.cli.console import Console, notes
 from treecast.cli.explain import coloured, count, show
 from treecast.cli.match import (
     SUBSCRIPTIONS_FORMAT,
+    add_limit_options,
     build_index,
     check_formats,
     cores,
     describe_refusal,
     namespaces_of,
     positive,
+    read_limits,
     read_settings,
-    record_rule,
 )
-from treecast.cli.wording import in_flags
 from treecast.document import native_entities
 from treecast.errors import QueryError, TreecastError
 from treecast.inputs import document_files, subscriptions
-from treecast.inputs.inflate import RATIO_MAX
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -82,8 +81,8 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--format", metavar="F", choices=("text", "json"), default="text", help="text, or json: all subscriptions")
     option("--threads", metavar="N", type=positive, default=cores(), help="default: all cores (%(default)s)")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
-    defaults = {"limits": None, "payload_bytes_max": None, "ratio_max": RATIO_MAX, "deliver": "document"}
-    parser.set_defaults(run=lambda options: run(parser, options), **defaults)
+    add_limit_options(parser)
+    parser.set_defaults(run=lambda options: run(parser, options), payload_bytes_max=None, deliver="document")
 
 
 @dataclass
@@ -108,7 +107,7 @@ class Totals:
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     check(parser, options)
-    console = Console(progress=not options.quiet)
+    console = Console(options.words, progress=not options.quiet)
     console.status("reading subscriptions …")
     try:
         index = choose(build_index(options, notes(console, quiet=options.quiet)), options.id)
@@ -131,7 +130,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Exit with 2 where options contradict. Sets `namespaces` and `rule`."""
+    """Exit with 2 where options contradict. Sets `namespaces`, `limits` and `rule`."""
     if not options.subscriptions and not options.query:
         parser.error("no subscriptions: give -q QUERY or -s FILE")
     if options.id and not options.subscriptions:
@@ -140,10 +139,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error("standard input can be read once: give - once")
     check_formats(parser, options.subscriptions, options.subscriptions_format)
     options.namespaces = namespaces_of(parser, options.namespace)
-    try:
-        options.rule = record_rule(options)
-    except ValueError as error:
-        parser.error(str(error))
+    read_limits(parser, options)
 
 
 def choose(index: Index, ids: list[str]) -> Index:
@@ -161,9 +157,9 @@ def replay(index: Index, options: argparse.Namespace, console: Console) -> Total
 
     def report(name: str, error: TreecastError | str) -> None:
         totals.errors += 1
-        console.say(f"treecast: {printable(name)}: {in_flags(str(error))}")
+        console.say(f"treecast: {printable(name)}: {error}")
 
-    settings = read_settings(options, index)
+    settings = read_settings(options, index.limits)
     total = document_files.count(options.documents, settings) if console.shows_progress else None
     for batch in document_files.batches(options.documents, settings, report):
         for name, data in zip(batch.names, batch.documents, strict=True):

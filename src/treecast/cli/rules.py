@@ -6,28 +6,29 @@ import argparse
 import json
 
 from treecast.cli.console import Console
-from treecast.cli.wording import in_flags
+from treecast.cli.match import read_settings
 from treecast.errors import PipelineError, TreecastError
 from treecast.inputs import document_files
-from treecast.inputs.document_files import ReadSettings
 from treecast.inputs.schematron import Checker, Failure, read_rules
 from treecast.names import printable, printable_lines
 
 
 def run(options: argparse.Namespace) -> int:
     """Check the documents `options.files`; the exit status is 1 if one breaks a rule or cannot be read."""
-    console = Console(progress=not options.quiet)
+    console = Console(options.words, progress=not options.quiet)
     console.status("reading rules …")
-    checker = Checker(read_rules(options.schematron, phase=options.phase), entities=options.entities)
+    read = read_rules(options.schematron, phase=options.phase)
+    checker = Checker(read, limits=options.limits, entities=options.entities)
+    settings = read_settings(options, checker.index.limits)
     refused = 0
 
     def report(name: str, error: TreecastError | PipelineError | str) -> None:
         nonlocal refused
         refused += 1
-        console.say(f"treecast: {printable(name)}: {in_flags(str(error))}")
+        console.say(f"treecast: {printable(name)}: {error}")
 
     documents = failures = broken = 0
-    for batch in document_files.batches(options.files, ReadSettings(), report):
+    for batch in document_files.batches(options.files, settings, report):
         matches, errors = checker.index.match_many(batch.documents, on_error="report")
         for row in errors.to_pylist():
             rule = f"rule {row['subscription']}: " if row["subscription"] is not None else ""

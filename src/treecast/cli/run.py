@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from treecast.cli.console import Console
 from treecast.cli.match import describe_refusal
-from treecast.cli.wording import in_flags
 from treecast.errors import PipelineError, QueryError, TreecastError
 from treecast.names import printable
 
@@ -79,7 +78,10 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    console = Console(progress=not options.quiet)
+    from treecast.cli import pipeline_file
+
+    options.words |= pipeline_file.WORDS
+    console = Console(options.words, progress=not options.quiet)
 
     def note(message: str) -> None:
         if not options.quiet:
@@ -185,7 +187,7 @@ def all_refusals(pipeline: Pipeline) -> list[str]:
     read = [subscriptions.read_subscriptions(path, format=source.format) for path in source.path if path not in later]
     index = Index(namespaces=source.namespaces, limits=pipeline.limits)
     findings = lint.refusals(index, subscriptions.join(read))
-    lines = [f"{printable(each.subscription)}: {in_flags(each.message)}" for each in findings[:REFUSED_LISTED_MAX]]
+    lines = [f"{printable(each.subscription)}: {each.message}" for each in findings[:REFUSED_LISTED_MAX]]
     if len(findings) > len(lines):
         lines.append(f"… and {len(findings) - len(lines):,} more; treecast check lists them")
     return [f"TC140 {len(findings):,} subscriptions are refused:", *lines]

@@ -101,7 +101,7 @@ def _start(text: str) -> dict[str, int]:
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     _check(parser, options)
     namespaces = namespaces_of(parser, options.namespace)
-    console = Console(progress=False)
+    console = Console(options.words, progress=False)
 
     def say(message: str) -> None:
         console.say(f"treecast: {printable(message)}")

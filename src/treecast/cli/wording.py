@@ -1,21 +1,25 @@
-"""Messages in the words of the command line: flags instead of Python, and what a misspelt word may have meant.
+"""Messages in the words of the command line: what the reader can type where they are, and what a misspelt word meant.
 
->>> in_flags("hint: raise it with treecast.Limits(depth_max=…)")
-'hint: raise it with --depth-max N'
+Errors name settings as Python does. A verb's `Words` say what its reader types for each of them; what a verb does not
+have is not named.
+
+>>> in_words("TC302 …\\n  hint: raise it with treecast.Limits(depth_max=…)", {"depth_max": "--depth-max N"})
+'TC302 …\\n  hint: raise it with --depth-max N'
+>>> in_words("TC330 …\\n  hint: raise it with DeliveryLimits(bindings_max=…), or deliver less", {})
+'TC330 …\\n  hint: deliver less'
 >>> nearest("--fromat", ["--format", "--output"])
 '--format'
 """
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import re
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from treecast.document import Limits
 from treecast.errors import TreecastError
 from treecast.names import printable
 
@@ -23,13 +27,21 @@ if TYPE_CHECKING:
     from treecast import Index
     from treecast.document import Bytes
 
-_LIMIT = re.compile(r"(?:treecast\.)?(?:Delivery)?Limits\((\w+)=…\)")
-_BINDING = re.compile(r'namespaces=\{"([^"]*)": "…"\}, or (--namespace \S+) on the command line')
+Words = Mapping[str, str]
+"""What a reader can type for a setting, by its name in Python: {"depth_max": "--depth-max N"}."""
+
+_HINT = re.compile(r"\n  hint: ([^\n]*)")
+_LIMIT = re.compile(r"(\bthe limit )?\b(\w+_max)\b(?(1)| must be)")
+_TOO_LONG = re.compile(r"TC301 the document ")
+_SETTINGS = re.compile(r"(?:\w+\.)*[A-Z]\w*\(((?:\w+=[…0-9]+(?:, )?)+)\)")
+_RAISE = re.compile(r"\braise (\w+_max)\b")
+_BINDING = re.compile(r'bind it: namespaces=\{"([^"]*)": "…"\}, or --namespace \S+ on the command line')
+_TIMES = re.compile(r"add \?subscription=… (1 to [0-9,]+) times")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_OF_OTHER_VERB = re.compile(r"\btreecast [a-z]+[^,;]*")
 _RELATIVE = re.compile(r"hint: write /((\w+) (\S[^\n]*)) from the root element, or //\1 anywhere")
 KEYWORDS = ("drop", "keep", "rename", "unwrap", "from", "for")
 """With which subscriptions begin that are no paths."""
-_FLAGS = {field.name for field in fields(Limits)} | {"payload_bytes_max"}
-"""Limits of which `treecast match` has a flag."""
 ALIKE_MIN = 0.7
 EXPLAINED_MAX = 20
 EXPLAINED_BYTES_MAX = 1 << 20
@@ -43,24 +55,74 @@ def plural(value: int, noun: str) -> str:
     return f"{value:,} {noun}{'' if value == 1 else 's'}"
 
 
-def in_flags(message: str) -> str:
-    """The message with flags of `treecast match` where it names arguments of Python."""
-    message = _LIMIT.sub(_as_flag, message)
-    message = _BINDING.sub(r"\2", message)
+def words_of(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """The options of a verb, by the names of the settings that they are."""
+    words = {}
+    for action in parser._actions:
+        if action.option_strings:
+            flag = max(action.option_strings, key=len)
+            words[action.dest] = f"{flag} {action.metavar}" if action.metavar else flag
+    if "document_bytes_max" in words:
+        words["record_bytes_max"] = words["document_bytes_max"]  # of a file of records, the records are the documents
+    return words
+
+
+def in_words(message: str, words: Words) -> str:
+    """The message with what the reader can type where it names settings of Python, and without what they cannot."""
     message = _RELATIVE.sub(_as_keyword, message)
-    return message.replace('give its text with entities={…} or entities="html"', "add --entities html")
+    message = _LIMIT.sub(lambda found: _limit(found, words), message)
+    splits = bool(_TOO_LONG.search(message)) and "record" in words
+    return _HINT.sub(lambda found: _hint(found[1], words, splits=splits), message)
 
 
-def _as_flag(found: re.Match[str]) -> str:
-    name = found[1]
-    return f"--{name.replace('_', '-')} N" if name in _FLAGS else found[0]
+def _limit(found: re.Match[str], words: Words) -> str:
+    """A limit that the message names: "the limit depth_max", or "depth_max must be"."""
+    option = words.get(found[2], "").split()[:1]
+    return " ".join(["the limit", *option] if found[1] else [*(option or [found[2]]), "must be"])
+
+
+def _hint(hint: str, words: Words, *, splits: bool) -> str:
+    """The line of a hint; empty where nothing is left of it. Its alternatives stand between `, or`."""
+    hint = _BINDING.sub(lambda found: _binding(found[1], words), hint)
+    alternatives = [one for one in (_alternative(text, words) for text in hint.split(", or ")) if one]
+    if splits:
+        alternatives.append(f"split it with {words['record']}")
+    return f"\n  hint: {', or '.join(alternatives)}" if alternatives else ""
+
+
+def _binding(prefix: str, words: Words) -> str:
+    if "namespace" not in words:
+        return "bind it in the namespaces of the subscription"
+    return "bind it: " + words["namespace"].replace("P=URI", f"{prefix}=…")
+
+
+def _alternative(text: str, words: Words) -> str:
+    """One way out; empty where it names what the reader cannot type."""
+    match text:
+        case 'give its text with entities={…} or entities="html"':
+            return f"add {words['entities']}" if "entities" in words else ""
+        case "give its format":
+            return f"give {words['subscriptions_format']}" if "subscriptions_format" in words else ""
+        case "send the header Authorization: Bearer tc_…":
+            return f"set TREECAST_TOKEN, or give {words['token']}" if "token" in words else ""
+        case "send the header Treecast-Source":
+            return f"name it with {words['source']}" if "source" in words else ""
+    text = _TIMES.sub(r"name \1 subscriptions", text)
+    for pattern, before in ((_SETTINGS, ""), (_RAISE, "raise it with ")):
+        for found in pattern.finditer(text):
+            known = [words[name] for name in re.findall(r"\w+_max", found[1]) if name in words]
+            if not known:
+                return ""
+            text = text.replace(found[0], before + ", ".join(known))
+    options = {typed.split()[0] for typed in words.values()}
+    return text if set(_OPTION.findall(_OF_OTHER_VERB.sub("", text))) <= options else ""
 
 
 def _as_keyword(found: re.Match[str]) -> str:
     """What looks like a path from nowhere may begin with a misspelt word.
 
-    >>> in_flags("hint: write /dropp //x from the root element, or //dropp //x anywhere")
-    'hint: did you mean drop //x?'
+    >>> in_words("TC104 …\\n  hint: write /dropp //x from the root element, or //dropp //x anywhere", {})
+    'TC104 …\\n  hint: did you mean drop //x?'
     """
     meant = nearest(found[2], KEYWORDS)
     return f"hint: did you mean {meant} {found[3]}?" if meant else found[0]

@@ -248,7 +248,7 @@ def _check_columns(path: str, names: list[str], note: Note) -> None:
     if missing:
         columns = ", ".join(names[:10]) or "nothing"
         message = f"no column {' and no column '.join(missing)}; found {columns}"
-        hint = "name the columns id and query (in CSV on the first line, with commas), or give --subscriptions-format"
+        hint = "name the columns id and query (in CSV on the first line, with commas), or give its format"
         raise _broken(path, message, hint)
     if len(set(names)) != len(names):
         raise _broken(path, "a column appears twice", "name each column once")

@@ -196,7 +196,7 @@ def check_import(path: Path, format: str) -> tuple[Any, list[ImportRefusal]]:
         refusals = Index().add_many(table, on_refused="report").to_pylist()
     except TreecastError as error:
         text = problem_of_error(error).detail.replace(f"{path}: ", "").replace(str(path), "the file")
-        hint = error.hint.partition(", or give --")[0]  # what follows is for the command line
+        hint = error.hint.partition(", or give its format")[0]  # the type of the body has said it
         raise DoorError(text, code="TC462", hint=hint) from None
     return table, [ImportRefusal(row["row"], row["id"] or "", row["code"], row["message"]) for row in refusals]
 
