@@ -366,3 +366,30 @@ def test_batches_hold_no_more_than_they_must(here: Path, monkeypatch: pytest.Mon
     sizes = [len(batch.documents) for batch in document_files.batches(names, settings, lambda name, error: None)]
     assert sizes == [2, 2, 2, 2, 2]
     assert document_files.count(names, settings) == 10
+
+
+@pytest.mark.parametrize("verb", ["match", "render"])
+@pytest.mark.parametrize("output", ["out.tsv", "out.json", "out.parquet", "out/"])
+def test_no_output_is_left_where_a_document_is_bad(
+    verb: str, output: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if output.endswith(".tsv") and verb == "render":
+        output = "out"  # payloads
+    Path("bad.xml").write_bytes(b"<a>")
+    arguments = [verb, "-q", "/news", "-o", output, "bad.xml", "news.xml"]
+    if output == "out/":
+        arguments += ["--format", "files", *(["--render"] if verb == "match" else [])]
+    assert main(arguments) == 1
+    assert f"nothing is written to {output}: 1 error; add --skip-bad" in capsys.readouterr().err
+    assert sorted(path.name for path in Path().iterdir() if "out" in path.name or path.name.startswith(".")) == []
+    assert main([*arguments, "--skip-bad"]) == 0
+    assert "bad.xml: TC209" in capsys.readouterr().err
+    assert Path(output).exists()
+
+
+def test_an_earlier_output_stays_where_a_document_is_bad(treecast_match: Run) -> None:
+    Path("bad.xml").write_bytes(b"<a>")
+    Path("out.tsv").write_text("earlier")
+    assert treecast_match("-q", "/news", "-o", "out.tsv", "bad.xml").status == 1
+    assert Path("out.tsv").read_text() == "earlier"
+    assert treecast_match("-q", "/news", "-o", "/dev/null", "bad.xml").status == 1

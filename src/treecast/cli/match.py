@@ -1,8 +1,9 @@
 """`treecast match`: which subscriptions match each document?
 
 Documents are read and matched a batch at a time, so a million files need no more memory than one batch, its results
-and the index. A bad document is reported and the rest goes on; a refused subscription stops the command before
-anything is matched, since results of half a set would look like results of the whole.
+and the index. A bad document is reported and the rest goes on, but `--output` is written only if none is bad, or with
+`--skip-bad`; a refused subscription stops the command before anything is matched. Results of a part would look like
+results of the whole.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treecast.cli.console import Console, notes
+from treecast.cli.output_file import DiscardedError, appears_at_the_end
 from treecast.cli.sizes import size
-from treecast.cli.wording import in_words, namespace_hint
+from treecast.cli.wording import in_words, namespace_hint, plural
 from treecast.document import Limits
 from treecast.errors import QueryError, TreecastError
 from treecast.inputs import document_files, subscriptions
@@ -102,6 +105,7 @@ def add_options(parser: argparse.ArgumentParser, *, renders: bool) -> None:
     option("-o", "--output", metavar="FILE", help="write there, not to stdout; files: a directory")
     option("--entities", metavar="html", choices=("html",), help="accept the entities of HTML, such as &nbsp;")
     option("--threads", metavar="N", type=positive, default=cores(), help="default: all cores (%(default)s)")
+    option("--skip-bad", action="store_true", help="errors are no failure: write the rest, end with 0")
     option("--quiet", action="store_true", help="no progress, notes or summary on stderr")
     limits = add_limit_options(parser)
     limits("--payload-bytes-max", metavar="N", type=size, help="of a payload; default 16M")
@@ -130,23 +134,34 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
     begin = time.monotonic()  # the rate is that of documents: how long subscriptions took is another matter
     totals = Totals(("delivery", "deliveries") if options.render else ("match", "matches"))
-    if options.render:
-        from treecast.cli import deliveries
+    with suppress(DiscardedError):
+        if options.render:
+            from treecast.cli import deliveries
 
-        with deliveries.open_writer(form, options.output) as delivery_writer:
-            render_all(index, options, delivery_writer, console, totals)
-    else:
-        from treecast.cli.match_output import open_writer
+            with deliveries.open_writer(form, options.output) as delivery_writer:
+                render_all(index, options, delivery_writer, console, totals)
+                _check_complete(options, totals, console)
+        else:
+            from treecast.cli.match_output import open_writer
 
-        with open_writer(form, options.output) as writer:
-            match_all(index, options, writer, console, totals)
+            with open_writer(form, options.output) as writer:
+                match_all(index, options, writer, console, totals)
+                _check_complete(options, totals, console)
     console.clear()
     if not options.quiet:
         console.say(totals.summary(time.monotonic() - begin))
         hint = None if totals.matches or totals.example is None else namespace_hint(index, totals.example)
         if hint is not None:
             console.say(f"treecast: {hint}")
-    return 1 if totals.errors else 0
+    return 1 if totals.errors and not options.skip_bad else 0
+
+
+def _check_complete(options: argparse.Namespace, totals: Totals, console: Console) -> None:
+    """Raise DiscardedError where the output would be that of some documents, and look like that of all."""
+    if totals.errors and not options.skip_bad and options.output is not None and appears_at_the_end(options.output):
+        output = printable(options.output)
+        console.say(f"treecast: nothing is written to {output}: {plural(totals.errors, 'error')}; add --skip-bad")
+        raise DiscardedError
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:

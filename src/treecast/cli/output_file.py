@@ -4,8 +4,9 @@
         file.write(b"…")
 
 Everything is written to the same directory under a hidden name, and renamed at the end. If something goes wrong,
-nothing is left. Files are durable then (`treecast.durable`). The files of a directory are not synced one by one: there
-may be a hundred thousand of them, and the verb can be called again.
+nothing is left; a verb that ends with status 1 raises DiscardedError for that. Files are durable then
+(`treecast.durable`). The files of a directory are not synced one by one: there may be a hundred thousand of them, and
+the verb can be called again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from treecast import durable
+
+
+class DiscardedError(Exception):
+    """Raised inside `file_beside` or `directory_beside` by a verb that has reported why there will be no results."""
+
+
+def appears_at_the_end(path: str) -> bool:
+    """Whether results are hidden until they are complete: not where a device or pipe is written to directly."""
+    target = Path(path)
+    return not target.exists() or stat.S_ISREG(target.stat().st_mode) or target.is_dir()
 
 
 @contextlib.contextmanager
