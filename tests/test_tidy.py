@@ -29,6 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "version": set(),
     "names": set(),
     "durable": set(),
+    "extras": set(),
     "arguments": set(),
     "model": {"errors"},
     "document": {"arguments", "errors", "model", "_native"},
@@ -64,12 +65,12 @@ ROOMS: dict[str, set[str]] = {
     },
     "spark": {
         *{"errors", "model", "document", "index", "inputs", "catalog", "sample", "version", "report"},
-        *{"names", "placement", "workload", "durable"},
+        *{"names", "placement", "workload", "durable", "extras"},
     },
     "report": CORE | {"index", "names", "durable"},  # index: where a document matched, and what it delivers
     "workload": {"errors", "model", "query"},
     "sample": {"errors", "model"},
-    "measure": CORE | {"index", "engines", "workload", "report", "spark", "version", "durable"},
+    "measure": CORE | {"index", "engines", "workload", "report", "spark", "version", "durable", "extras"},
     "experiments": {
         *{"errors", "engines", "index", "placement", "workload", "report", "spark", "measure", "version", "durable"},
         # a broker's routing table is measured beside the operators that the paper has instead

@@ -151,7 +151,7 @@ def test_an_executor_without_treecast_says_so(
     function = index_function(spark, index, MATCHES, 1 << 20)
     monkeypatch.setitem(sys.modules, "treecast.spark.batch.worker", None)
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
-    with pytest.raises(RuntimeError, match=r"TC707 treecast\[spark\] is not installed for .* on this executor"):
+    with pytest.raises(RuntimeError, match=r"TC707 treecast is not installed for .* on this executor"):
         list(function.func(iter([])))  # type: ignore[attr-defined]
 
 

@@ -32,6 +32,7 @@ REQUEST_BYTES_MAX = 100_000
 IMPORTS = """\
 import treecast.cli.entry, treecast.serve.service_process, treecast.serve.broker_process, treecast.serve.blocking_client
 import treecast.inputs, treecast.serve.fleet.fleet_process, pyarrow.csv, pyarrow.json, rich.live, tomllib
+treecast.cli.entry.build_parser()
 """
 
 

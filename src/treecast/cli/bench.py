@@ -19,6 +19,7 @@ from treecast.cli.console import BAR_CHARS, Console
 from treecast.cli.generate import _count
 from treecast.cli.output_file import file_beside
 from treecast.cli.sizes import size_or_zero
+from treecast.extras import install_command
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ PASSES, PASSES_QUICK = 5, 3
 BYTES = 5_000
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "bench",
-        help="measure engines and other tools on a workload",
+        help=help,
         usage="treecast bench NAME … [options]",
         description=DESCRIPTION,
         epilog=EPILOG,
@@ -302,7 +303,7 @@ def _write(
             file.write(text.encode())
     written = [f"{stem}.csv", f"{stem}.md"]
     if importlib.util.find_spec("matplotlib") is None:
-        _say(options, console, "no picture: matplotlib is not installed; pip install 'treecast[bench]'")
+        _say(options, console, f"no picture: matplotlib is not installed; {install_command('bench')}")
     else:
         _draw(output / f"{stem}.png", rows, plan)
         written.append(f"{stem}.png")

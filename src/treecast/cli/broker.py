@@ -29,10 +29,10 @@ example:
 LISTEN = "127.0.0.1:7400"
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "broker",
-        help="serve publishers and subscribers, durably",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast broker --data DIR [options]",
@@ -55,13 +55,11 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    try:
-        from treecast.serve import broker_process, network_process
-        from treecast.serve.address import format_address
-        from treecast.serve.logs import make_log
-        from treecast.serve.settings import RuntimeSettings
-    except ModuleNotFoundError as error:
-        parser.error(f"a broker needs {error.name}; pip install 'treecast[serve]'")
+    from treecast.serve import broker_process, network_process
+    from treecast.serve.address import format_address
+    from treecast.serve.logs import make_log
+    from treecast.serve.settings import RuntimeSettings
+
     listen, status = read_addresses(parser, options.listen, options.status)
     if options.connections_max is not None and options.connections_max < 1:
         parser.error("--connections-max is at least 1")

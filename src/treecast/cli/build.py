@@ -25,10 +25,10 @@ example:
   treecast match -s alerts.tcx docs/"""
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "build",
-        help="save subscriptions as an index that loads at once",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast build -o FILE.tcx [options] FILE …",

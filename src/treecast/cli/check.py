@@ -43,10 +43,10 @@ example:
   treecast check --schematron rules.sch docs/"""
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "check",
-        help="find mistakes and duplicates in subscriptions",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast check [options] FILE …",

@@ -23,22 +23,24 @@ example:
   treecast completion fish > ~/.config/fish/completions/treecast.fish"""
 
 
-def add_to(verbs: argparse._SubParsersAction[Any], root: argparse.ArgumentParser) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "completion",
-        help="print a completion script for a shell",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast completion bash|zsh|fish",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh or fish")
-    parser.set_defaults(run=lambda options: run(root, options.shell))
+    parser.set_defaults(run=lambda options: run(options.shell))
 
 
-def run(root: argparse.ArgumentParser, shell: str) -> int:
+def run(shell: str) -> int:
+    from treecast.cli.entry import build_parser
+
     writers = {"bash": bash, "zsh": zsh, "fish": fish}
-    print("\n".join(writers[shell](list(commands(root)))))
+    print("\n".join(writers[shell](list(commands(build_parser())))))
     return 0
 
 

@@ -42,10 +42,10 @@ example:
   treecast demo --documents 100000 --subscriptions 1000000 -o results/large"""
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "demo",
-        help="match a firehose of stories and report the rate",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast demo [options]",

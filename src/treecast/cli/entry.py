@@ -1,9 +1,12 @@
 """What `treecast` does before and after a verb: arguments, exit status, and no traceback for bad input.
 
+The module of a verb is imported when the verb is chosen, and no other: a command starts quickly, and what another one
+needs may be missing.
+
 Exit status: 0 done; 1 bad input, reported on stderr with the error's code; 2 wrong usage; 130 interrupted. A reader of
 our output that goes away (`| head`) is no failure: the command stops quietly with 0.
 
-Codes: TC790 a place that cannot be written to.
+Codes: TC790 a place that cannot be written to; TC791 a package of an extra is missing.
 """
 
 from __future__ import annotations
@@ -12,41 +15,55 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from treecast import __version__
-from treecast.cli import (
-    bench,
-    broker,
-    build,
-    check,
-    completion,
-    demo,
-    experiment,
-    explain,
-    generate,
-    init,
-    match,
-    peer,
-    publish,
-    registry,
-    render,
-    replay,
-    run,
-    selective,
-    source,
-    status,
-    subscribe,
-    token,
-    up,
-)
 from treecast.cli.wording import choice_message, in_words, option_message, words_of
 from treecast.errors import TreecastError
+from treecast.extras import extras_with, install_command
 from treecast.names import printable, printable_lines
 
 INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A command: `treecast.cli` has a module of its name, whose `add_to` adds its options."""
+
+    help: str
+    extras: tuple[str, ...] = ()
+    """What it needs: the first that has a missing package is what a hint names."""
+
+
+VERBS: Mapping[str, Verb] = {
+    "match": Verb("list the subscriptions that match each document"),
+    "render": Verb("write what each subscriber gets"),
+    "explain": Verb("show why a query matches a document, or why not"),
+    "replay": Verb("show what a subscription would have matched"),
+    "check": Verb("find mistakes and duplicates in subscriptions"),
+    "build": Verb("save subscriptions as an index that loads at once"),
+    "demo": Verb("match a firehose of stories and report the rate"),
+    "init": Verb("write a commented pipeline.toml for a directory"),
+    "run": Verb("run the main job, on Spark", ("spark",)),
+    "up": Verb("serve over HTTP: publish, subscribe, receive", ("serve", "serve,nats")),
+    "publish": Verb("send documents to a service"),
+    "subscribe": Verb("receive deliveries of a service"),
+    "status": Verb("watch rates, lag and queues of a service"),
+    "token": Verb("manage who may use a service", ("serve",)),
+    "broker": Verb("serve publishers and subscribers, durably", ("serve",)),
+    "registry": Verb("run the registry of a network of brokers", ("serve",)),
+    "source": Verb("register what a network publishes", ("serve",)),
+    "peer": Verb("run a peer of a ring, or a whole ring", ("serve",)),
+    "selective": Verb("publish subtrees to those who may see them", ("selective", "serve")),
+    "generate": Verb("draw documents and queries from a DTD"),
+    "bench": Verb("measure engines and other tools on a workload", ("bench", "spark")),
+    "experiment": Verb("measure the findings of the papers again", ("bench", "bench,serve", "spark")),
+    "completion": Verb("print a completion script for a shell"),
+}
 
 EPILOG = """\
 example:
@@ -103,8 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("treecast: standard output is closed; send it to a file or to /dev/null", file=sys.stderr)
         return 1
     options = argparse.Namespace(words={})
+    command_line = sys.argv[1:] if arguments is None else list(arguments)
+    # The options of `treecast` itself take no values, so the first word that is none of them names the verb.
+    verb = next((word for word in command_line if not word.startswith("-")), "")
     try:
-        options = build_parser().parse_args(arguments)
+        options = build_parser(verb).parse_args(command_line)
         status: int = options.run(options)
         sys.stdout.flush()
         return status
@@ -117,6 +137,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except TreecastError as error:
         _say(in_words(str(error), options.words))
+        return 1
+    except ModuleNotFoundError as error:
+        extras = extras_with(error.name or "", VERBS[verb].extras if verb in VERBS else ())
+        if not extras:
+            raise
+        _say(f"TC791 treecast {verb} needs {error.name}, which is not installed\n  hint: {install_command(extras)}")
         return 1
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
@@ -144,7 +170,8 @@ def _advice(error: OSError) -> str:
     return advice.get(error.errno or 0, "check the disk, or choose another place")
 
 
-def build_parser() -> Parser:
+def build_parser(verb: str | None = None) -> Parser:
+    """The parser of the command line. With `verb`, the other verbs are known by name only."""
     parser = Parser(
         prog="treecast",
         description="Matches XML documents against standing XPath queries, called subscriptions.",
@@ -153,27 +180,9 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"treecast {__version__}")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    match.add_to(verbs)
-    render.add_to(verbs)
-    explain.add_to(verbs)
-    replay.add_to(verbs)
-    check.add_to(verbs)
-    build.add_to(verbs)
-    demo.add_to(verbs)
-    init.add_to(verbs)
-    run.add_to(verbs)
-    up.add_to(verbs)
-    publish.add_to(verbs)
-    subscribe.add_to(verbs)
-    status.add_to(verbs)
-    token.add_to(verbs)
-    broker.add_to(verbs)
-    registry.add_to(verbs)
-    source.add_to(verbs)
-    peer.add_to(verbs)
-    selective.add_to(verbs)
-    generate.add_to(verbs)
-    bench.add_to(verbs)
-    experiment.add_to(verbs)
-    completion.add_to(verbs, parser)
+    for name, description in VERBS.items():
+        if verb in (None, name):
+            import_module(f"treecast.cli.{name}").add_to(verbs, description.help)
+        else:
+            verbs.add_parser(name, help=description.help)
     return parser

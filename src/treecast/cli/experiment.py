@@ -7,6 +7,7 @@ import os
 import shlex
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,11 @@ example:
 NUMBERS_MAX = 50
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "experiment",
         usage="treecast experiment [options] NAME …",
-        help="measure the findings of the papers again",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -68,7 +69,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     data = options.data or os.environ.get("TREECAST_DATA") or None
     if data is not None and not Path(data).is_dir():
         parser.error(f"there is no directory {data!r}; --data names one with dtd/, docs/ and queries/")
-    _need_matplotlib(parser)
+    if find_spec("matplotlib") is None:  # fails before the work, not when its picture is drawn
+        raise ModuleNotFoundError(name="matplotlib")
     Path(options.output).mkdir(parents=True, exist_ok=True)  # fails before the work, if it cannot be written
     status = 0
     for name in names:
@@ -76,18 +78,10 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     return status
 
 
-def _need_matplotlib(parser: argparse.ArgumentParser) -> None:
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        parser.error("the pictures need matplotlib; pip install 'treecast[bench]'")
-
-
 def _list() -> int:
     from treecast import experiments
 
-    for name in experiments.names():
-        experiment = experiments.find(name)
+    for name, experiment in [(name, experiments.find(name)) for name in experiments.names()]:
         print(f"{name:20}  {experiment.paper + ', ' + experiment.section:30}  {experiment.title}")
     return 0
 

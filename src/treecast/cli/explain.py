@@ -42,10 +42,10 @@ example:
 CONTEXT_LINES = 2
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "explain",
-        help="show why a query matches a document, or why not",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast explain (-q QUERY | -s FILE --id ID) [options] DOCUMENT",

@@ -14,18 +14,11 @@ if TYPE_CHECKING:
 ONLY_BROKERS = ("peer_listen", "peer_ca", "selective")
 
 
-def worker_of(
-    effective: Mapping[str, Effective],
-    refuse: Callable[[str], None],
-    try_files: Callable[[WorkerOptions], list[Mistake]],
-) -> WorkerOptions:
+def worker_of(effective: Mapping[str, Effective], try_files: Callable[[WorkerOptions], list[Mistake]]) -> WorkerOptions:
     """What a worker is started with, if these settings fit together. Raises SettingsError."""
-    try:
-        from treecast.serve.fleet.fleet_error import BackboneError
-        from treecast.serve.fleet.fleet_process import WorkerOptions
-        from treecast.serve.fleet.records import Names
-    except ModuleNotFoundError as error:
-        refuse(f"a fleet needs {error.name}; pip install 'treecast[serve,nats]'")
+    from treecast.serve.fleet.fleet_error import BackboneError
+    from treecast.serve.fleet.fleet_process import WorkerOptions
+    from treecast.serve.fleet.records import Names
     from treecast.serve.tls import TlsFiles
 
     value = {setting.name: effective[setting.name].value for setting in TOP}

@@ -45,10 +45,10 @@ example:
 Item = TypeVar("Item")
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "generate",
-        help="draw documents and queries from a DTD",
+        help=help,
         description="Draws a workload from a DTD: valid documents, and queries that they can match.",
         epilog="example:\n  treecast generate documents --dtd news --count 100 -o docs\n"
         "  treecast generate queries --dtd news --count 10000 -o subscriptions.csv\n"

@@ -70,10 +70,10 @@ _DECLARATION = re.compile(rb"\sxmlns:([A-Za-z_][\w-]*)\s*=\s*[\"']([^\"'<]+)[\"'
 _XML = "http://www.w3.org/XML/1998/namespace"
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "init",
-        help="write a commented pipeline.toml for a directory",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast init [options] [DIR]",

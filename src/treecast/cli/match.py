@@ -68,10 +68,10 @@ example:
   curl -s https://example.org/feed | treecast match -q //item -q //entry -"""
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "match",
-        help="list the subscriptions that match each document",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast match (-s FILE | -q QUERY) [options] DOCUMENT …",

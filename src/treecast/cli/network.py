@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from treecast.cli.up_settings import Effective, Mistake, SettingsError
 from treecast.cli.wording import plural
 from treecast.names import printable
@@ -24,6 +22,8 @@ NOT_OFFERED = ("backbone", "demo", "firewall", "peer_listen", "peer_ca", "select
 
 def network_of(effective: Mapping[str, Effective], service: ServiceOptions | WorkerOptions) -> NetworkServiceOptions:
     """What a network is started with, if these settings fit together. Raises SettingsError."""
+    import msgspec
+
     from treecast.serve.network.service import NetworkServiceOptions
 
     count = effective["brokers"].value

@@ -57,10 +57,10 @@ METHODS = ("recursive", "iterative")
 REPLICAS, PLACES, PEERS_MAX = 3, 1, 200
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "peer",
-        help="run a peer of a ring, or a whole ring",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast peer (--data DIR | up N | status) [options]",
@@ -128,13 +128,11 @@ def _ring_settings(parser: argparse.ArgumentParser, options: argparse.Namespace)
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    try:
-        from treecast.overlay.broker import BrokerSettings
-        from treecast.serve.address import format_address
-        from treecast.serve.logs import make_log
-        from treecast.serve.ring.peer_process import PeerOptions, run_peer
-    except ModuleNotFoundError as error:
-        parser.error(f"a peer needs {error.name}; pip install 'treecast[serve]'")
+    from treecast.overlay.broker import BrokerSettings
+    from treecast.serve.address import format_address
+    from treecast.serve.logs import make_log
+    from treecast.serve.ring.peer_process import PeerOptions, run_peer
+
     if not options.data:
         parser.error("--data is needed, or one of up, status")
     listen, status = read_addresses(parser, options.listen, options.status)
@@ -203,12 +201,10 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, peer: A
 
 
 def run_up(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    try:
-        from treecast.serve.address import format_address
-        from treecast.serve.logs import make_log
-        from treecast.serve.ring.ring_service import RingServiceOptions, run_ring
-    except ModuleNotFoundError as error:
-        parser.error(f"a ring needs {error.name}; pip install 'treecast[serve]'")
+    from treecast.serve.address import format_address
+    from treecast.serve.logs import make_log
+    from treecast.serve.ring.ring_service import RingServiceOptions, run_ring
+
     if not 2 <= options.peers <= PEERS_MAX:
         parser.error(f"a ring on one machine has 2 to {PEERS_MAX} peers")
     nfa, ring = _ring_settings(parser, options)

@@ -39,10 +39,10 @@ ID_CHARS_MAX = 1_000
 PROGRESS_AFTER_S = 2.0
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "publish",
-        help="send documents to a service",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast publish [options] DOCUMENT …",

@@ -26,10 +26,10 @@ LISTEN = "127.0.0.1:7410"
 POLICIES = ("near", "load", "content")
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "registry",
-        help="run the registry of a network of brokers",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast registry --data DIR [options]",
@@ -50,13 +50,11 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    try:
-        from treecast.overlay.onyx.registry.settings import Policy
-        from treecast.serve.address import format_address
-        from treecast.serve.logs import make_log
-        from treecast.serve.network_process import NetworkOptions, registry_settings, run_network_peer
-    except ModuleNotFoundError as error:
-        parser.error(f"a registry needs {error.name}; pip install 'treecast[serve]'")
+    from treecast.overlay.onyx.registry.settings import Policy
+    from treecast.serve.address import format_address
+    from treecast.serve.logs import make_log
+    from treecast.serve.network_process import NetworkOptions, registry_settings, run_network_peer
+
     assert get_args(Policy) == POLICIES
     listen, status = read_addresses(parser, options.listen, options.status)
     if options.fan_out_max < 1:

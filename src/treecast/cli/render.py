@@ -21,10 +21,10 @@ example:
   treecast render -s subscriptions.jsonl -o outbox/ docs/"""
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "render",
-        help="write what each subscriber gets",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast render (-s FILE | -q QUERY) [options] DOCUMENT …",

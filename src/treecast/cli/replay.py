@@ -57,10 +57,10 @@ example:
   treecast replay -s subscriptions.csv --id alert/17 archive/"""
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "replay",
-        help="show what a subscription would have matched",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast replay (-q QUERY | -s FILE [--id ID]) [options] DOCUMENT …",

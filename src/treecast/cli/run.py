@@ -58,10 +58,10 @@ where pipeline.toml is, at its shortest:
 docs/guide/run.md has all of it."""
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "run",
-        help="run the main job, on Spark",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast run [options] [PIPELINE]",

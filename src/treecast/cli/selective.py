@@ -29,8 +29,8 @@ example:
   treecast selective receive ann-home firm/out/desk/1.package"""
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
-    parser = add_subcommand(verbs, "selective", "publish subtrees to those who may see them", DESCRIPTION, EPILOG)
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
+    parser = add_subcommand(verbs, "selective", help, DESCRIPTION, EPILOG)
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     grant = _add(actions, "grant", "say what a group may see, and who is a member", "firm desk --include //staff")
     _group(grant)
@@ -85,10 +85,8 @@ def _group(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(parser: argparse.ArgumentParser, name: str, options: argparse.Namespace) -> int:
-    try:
-        from treecast.serve.selective.homes import MemberHome, PublisherHome
-    except ModuleNotFoundError as error:
-        parser.error(f"{error.name} is not installed: pip install 'treecast[selective]'")
+    from treecast.serve.selective.homes import MemberHome, PublisherHome
+
     if name == "receive":
         return _receive(MemberHome(options.home), options)
     if getattr(options, "url", None):

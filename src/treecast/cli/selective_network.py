@@ -74,13 +74,11 @@ def read_peers(parser: argparse.ArgumentParser, texts: list[str]) -> dict[str, s
 
 
 def run_broker(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    try:
-        from treecast.overlay.selective.settings import SelectiveSettings
-        from treecast.serve.address import format_address
-        from treecast.serve.logs import make_log
-        from treecast.serve.selective.broker_process import SelectiveOptions, run_selective_broker
-    except ModuleNotFoundError as error:
-        parser.error(f"a broker needs {error.name}; pip install 'treecast[serve]'")
+    from treecast.overlay.selective.settings import SelectiveSettings
+    from treecast.serve.address import format_address
+    from treecast.serve.logs import make_log
+    from treecast.serve.selective.broker_process import SelectiveOptions, run_selective_broker
+
     if options.rank < 1:
         parser.error("--rank is at least 1: the source has rank 0")
     listen, status = read_addresses(parser, options.listen, options.status)
@@ -106,12 +104,10 @@ def run_broker(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
 
 
 def run_follow(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    try:
-        from treecast.serve.logs import make_log
-        from treecast.serve.selective.homes import MemberHome
-        from treecast.serve.selective.member_process import MemberOptions, run_member
-    except ModuleNotFoundError as error:
-        parser.error(f"this needs {error.name}; pip install 'treecast[serve]'")
+    from treecast.serve.logs import make_log
+    from treecast.serve.selective.homes import MemberHome
+    from treecast.serve.selective.member_process import MemberOptions, run_member
+
     home = MemberHome(options.home)
     settings = MemberOptions(
         brokers=read_peers(parser, options.broker), once=options.once, tls=read_tls(parser, options)

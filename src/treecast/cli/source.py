@@ -40,8 +40,8 @@ NOTE_SECONDS = 2.0
 ROWS_AT_ONCE = 1_000
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
-    parser = add_subcommand(verbs, "source", "register what a network publishes", DESCRIPTION, EPILOG)
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
+    parser = add_subcommand(verbs, "source", help, DESCRIPTION, EPILOG)
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     example = "example:\n  treecast source "
     add = add_subcommand(
@@ -76,10 +76,6 @@ def _finish(parser: argparse.ArgumentParser, action: Action) -> None:
     add_tls_options(parser, "of yours", "CA of the registry")
 
     def run(options: argparse.Namespace) -> int:
-        try:
-            import treecast.serve.blocking_client  # noqa: F401
-        except ModuleNotFoundError as error:
-            parser.error(f"this needs {error.name}; pip install 'treecast[serve]'")
         print(_ask(parser, options, action), end="")
         return 0
 

@@ -42,10 +42,10 @@ HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 LEAVING = frozenset("qQ\x1b\x03\x04")
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "status",
-        help="watch rates, lag and queues of a service",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast status [options]",

@@ -42,10 +42,10 @@ FROM_NOW = 1 << 62
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "subscribe",
-        help="receive deliveries of a service",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast subscribe [options] ID …",

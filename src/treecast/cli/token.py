@@ -53,8 +53,8 @@ LIMITS = {
 }
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
-    parser = add_subcommand(verbs, "token", "manage who may use a service", DESCRIPTION, EPILOG)
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
+    parser = add_subcommand(verbs, "token", help, DESCRIPTION, EPILOG)
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     create = add_subcommand(
         actions, "create", "make a token, and print it once", "Makes a token, and prints it: once.", CREATE_EPILOG
@@ -64,8 +64,8 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
     option("--scope", metavar="SCOPE", action="append", required=True, dest="scopes", help="may be repeated")
     option("--expires", metavar="TIME", type=_duration, help="such as 12h or 30d; default never")
     option("--description", metavar="TEXT", default="", help="for those who read the list")
-    for name, help in LIMITS.items():
-        option(f"--{name.replace('_', '-')}", metavar="N", type=_size, default=0, help=help)
+    for name, text in LIMITS.items():
+        option(f"--{name.replace('_', '-')}", metavar="N", type=_size, default=0, help=text)
     create.set_defaults(run=lambda options: _create(create, options))
     list_parser = add_subcommand(
         actions, "list", "show the tokens, without their secrets", "Shows the tokens.", LIST_EPILOG
@@ -103,10 +103,8 @@ def _size(text: str) -> int:
 
 
 def _store(parser: argparse.ArgumentParser, options: argparse.Namespace) -> TokenStore:
-    try:
-        from treecast.serve.access.tokens import TokenStore
-    except ModuleNotFoundError as error:
-        parser.error(f"a service needs {error.name}; pip install 'treecast[serve]'")
+    from treecast.serve.access.tokens import TokenStore
+
     return TokenStore(Path(options.data))
 
 

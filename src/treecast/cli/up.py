@@ -45,10 +45,10 @@ DEMO = "--demo"
 """Who chose the directory of a demonstration."""
 
 
-def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     parser = verbs.add_parser(
         "up",
-        help="serve over HTTP: publish, subscribe, receive",
+        help=help,
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="treecast up (--data DIR | --backbone URL | --demo) [options]",
@@ -70,15 +70,11 @@ def add_to(verbs: argparse._SubParsersAction[Any]) -> None:
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     try:
-        import treecast.serve.service_process  # noqa: F401
-    except ModuleNotFoundError as error:
-        parser.error(f"a service needs {error.name}; pip install 'treecast[serve]'")
-    try:
         networks = [f"hooks.allow={','.join(options.hooks_allow)}"] if options.hooks_allow else []
         effective = resolve(vars(options), [*options.set, *networks], options.unknown_options, os.environ)
         with _data_directory(effective):
             is_worker = bool(effective["backbone"].value)
-            service = worker_of(effective, parser.error, try_files) if is_worker else _service(effective)
+            service = worker_of(effective, try_files) if is_worker else _service(effective)
             if effective["brokers"].value > 1:
                 service = network_of(effective, service)
             elif effective["replicas"].value > 1:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from treecast.errors import PipelineError
+from treecast.extras import install_command
 from treecast.measure.answers import Answers
 from treecast.measure.cell import Cell, Effort, Inputs
 from treecast.measure.lxml_cell import measure_lxml
@@ -51,7 +52,7 @@ def check_peer(name: str) -> None:
     peer = PEERS[name]
     missing = [package for package in peer.packages if importlib.util.find_spec(package) is None]
     if missing:
-        hint = f"pip install 'treecast[{peer.extra}]', or leave it out of --peers"
+        hint = f"{install_command(peer.extra)}; or leave it out of --peers"
         raise PipelineError(f"the peer {name} needs {missing[0]}, which is not installed", code="TC782", hint=hint)
     if peer.on_spark:
         from treecast.spark.session import check

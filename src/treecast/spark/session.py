@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treecast.errors import PipelineError
+from treecast.extras import install_command
 from treecast.spark.internals import ending_jvm_on_failure
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _complaint_of_java(log: Path, began: int) -> str | None:
 def check() -> None:
     """Raise PipelineError, in one sentence with what to do, unless Spark can be started here."""
     if importlib.util.find_spec("pyspark") is None:
-        raise PipelineError("Spark is not installed", code="TC701", hint="pip install 'treecast[spark]'")
+        raise PipelineError("Spark is not installed", code="TC701", hint=install_command("spark"))
     if spark_version() < SPARK_VERSION_MIN:
         import pyspark
 

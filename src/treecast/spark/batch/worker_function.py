@@ -32,7 +32,7 @@ def worker_function(module: str, name: str, arguments: tuple[Any, ...]) -> Calla
 
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
             raise RuntimeError(
-                f"TC707 treecast[spark] is not installed for {sys.executable} on this executor ({error}): "
+                f"TC707 treecast is not installed for {sys.executable} on this executor ({error}): "
                 "install the wheel there, or ship an environment with it (docs/guide/clusters.md)"
             ) from None
         yield from getattr(worker, name)(batches, *arguments)
