@@ -1,6 +1,6 @@
 # `make` alone lists the commands. All except help and clean set up .venv first (tools/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long bench check wheel wheels docs sanitize fuzz clean
+.PHONY: help setup demo test long bench check wheel wheels try docs sanitize fuzz clean
 unexport PYTHONPATH PYTHONHOME
 
 PYTHON := .venv/bin/python
@@ -46,6 +46,11 @@ wheel: setup  ## build a wheel and a source distribution in dist/
 
 wheels: setup  ## build wheels for any recent Linux in dist/, one per Python found, and try each in a clean venv
 	@bash tools/wheels.sh
+
+try: setup  ## install a wheel into clean venvs, with extras and without, and try every command
+	@rm -rf build/dist
+	@$(PYTHON) tools/build_dist.py build/dist
+	@$(PYTHON) tools/try_wheel.py build/dist/*.whl
 
 docs: setup  ## build the documentation site in build/site
 	@bash tools/docs.sh

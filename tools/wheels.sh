@@ -101,23 +101,6 @@ build() {
     [ -f "$home/$target/core.a" ] || cp "$home/$target"/cp*/libtreecast_core.a "$home/$target/core.a"
 }
 
-# The first match, by somebody who has nothing: no compiler on the PATH, no packages but those that pip fetches.
-try() {
-    local python=$1 wheel=$2 place began=$EPOCHREALTIME
-    place=$(mktemp -d)
-    "$python" -m venv "$place/venv"
-    "$place/venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "$wheel" >>"$log" 2>&1 ||
-        fail "${wheel##*/} cannot be installed for $("$python" --version)"
-    (cd "$place" && env -i PATH="$place/venv/bin" "$place/venv/bin/python" -c '
-import treecast
-index = treecast.Index()
-index.add("titles", "//item[@lang=\"en\"]/title")
-assert index.match(b"<news><item lang=\"en\"><title/></item></news>") == ["titles"]
-') >>"$log" 2>&1 || fail "${wheel##*/} does not match in a clean venv"
-    rm -rf "$place"
-    .venv/bin/python -c "print('treecast: ${wheel##*/}: $("$python" --version): installed, first match after %.1f s' % ($EPOCHREALTIME - $began))"
-}
-
 for target in "${targets[@]}"; do
     platform=$(platform_of "$target")
     make_compiler "$target"
@@ -138,6 +121,9 @@ for target in "${targets[@]}"; do
             [[ $wheel != *-abi3-* ]] || stable=$wheel
             [[ $target == "$here"-linux-gnu* ]] || echo "treecast: ${wheel##*/}: built; tools/foreign_wheel.sh tries it"
         fi
-        [[ $target != "$here"-linux-gnu* ]] || try "$python" "$wheel"
+        [[ $target == "$here"-linux-gnu* ]] || continue
+        extras=none
+        [[ $python != "${pythons[0]}" && $python != "${pythons[-1]}" ]] || extras=all
+        .venv/bin/python tools/try_wheel.py "$wheel" $extras --python "$python" || fail "${wheel##*/} does not work in a clean venv"
     done
 done
