@@ -136,6 +136,7 @@ def test_packages_are_those_of_the_extras() -> None:
     """In both directions: an extra brings each package, and all that it brings is known."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     installed = {module: {_plain(name) for name in names} for module, names in packages_distributions().items()}
+    assert extras.keys() - PACKAGES.keys() == {"dev", "all"}
     for extra, packages in PACKAGES.items():
         brought = {_plain(re.split(r"[^\w.-]", requirement)[0]) for requirement in extras[extra]}
         assert {name for package in packages for name in installed[package] & brought} == brought, extra

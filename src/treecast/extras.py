@@ -14,6 +14,7 @@ PACKAGES: Mapping[str, frozenset[str]] = {
     "selective": frozenset(("cryptography", "msgspec")),
     "nats": frozenset(("nats",)),
     "spark": frozenset(("matplotlib", "nats", "pandas", "pyspark")),
+    "spark-client": frozenset(("matplotlib", "nats", "pandas")),
     "bench": frozenset(("lxml", "matplotlib", "saxonche")),
 }
 """Extra -> the packages that treecast imports with it, as an import names them."""
