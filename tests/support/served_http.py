@@ -133,9 +133,12 @@ class Service:
     def events(self, *subscriptions: str, last: str = "") -> EventReader:
         return EventReader(self, subscriptions, last)
 
+    def socket(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
     def raw(self, data: bytes) -> bytes:
         """Send bytes, and read until the other side closes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+        with self.socket() as connection:
             connection.sendall(data)
             return read_all(connection)
 

@@ -51,17 +51,21 @@ def parse_event_id(text: str) -> tuple[str, Place]:
     ('5f1c0a2b', (17, 'sport news'))
     """
     store, _, rest = text.partition(".")
-    number, _, subscription = rest.partition(".")
-    if not (store and number.isascii() and number.isdecimal() and len(number) < 19):
-        raise DoorError(f"{text[:100]!r} is not the id of an event", code="TC434", hint="send the last one that came")
-    return store, (int(number), unquote(subscription))
+    number, _, quoted = rest.partition(".")
+    try:
+        subscription = unquote(quoted, errors="strict")
+        if store and number.isascii() and number.isdecimal() and len(number) < 19:
+            return store, (int(number), subscription)
+    except UnicodeDecodeError:
+        pass
+    raise DoorError(f"{text[:100]!r} is not the id of an event", code="TC434", hint="send the last one that came")
 
 
 class Connection(Protocol):
     """To a reader; `GuardedProtocol` is one."""
 
     def write_now(self, data: bytes) -> bool:
-        """Write part of an answer, if nothing waits to be written before it."""
+        """Write a chunk of an answer, if it has chunks and nothing waits to be written before."""
 
 
 class Stream:

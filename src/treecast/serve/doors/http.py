@@ -20,7 +20,7 @@ from treecast.serve.doors.kept_documents import KeptDocumentPages
 from treecast.serve.doors.local import LocalClient
 from treecast.serve.doors.openapi import describe
 from treecast.serve.doors.outgoing import Outgoing
-from treecast.serve.doors.problems import DoorError, problem_of_error
+from treecast.serve.doors.problems import problem_of_error
 from treecast.serve.doors.reading import ReadingPages
 from treecast.serve.doors.routes import ROUTES, Route, Router
 from treecast.serve.doors.settings import DoorSettings
@@ -92,6 +92,7 @@ class HttpDoor(Door):
         self._router = Router((*ROUTES, *routes))
         self._publish_route, _ = self._router.find("POST", "/v1/documents")
         self._dispatch_route, _ = self._router.find("POST", "/v1/dispatch")
+        self._socket_route, _ = self._router.find("GET", "/v1/socket")
         open_routes = tuple(route for route in (*ROUTES, *routes) if self._page(route) is not None)
         self._description = msgspec.json.encode(describe(version, open_routes))
 
@@ -147,10 +148,7 @@ class HttpDoor(Door):
     def open_socket(self, scope: Scope) -> Opening:
         """Whether a WebSocket may be opened by this request, and with what it begins. Raises DoorError."""
         call = Call(scope, _no_more, _no_send, self.bodies)
-        route, call.parameter = self._router.find(scope["method"], scope["path"])
-        let_in(self._gate, call, route)  # from which sites pages may come, `handshake` checks
-        if route.name != "socket":
-            raise DoorError(f"the page {scope['path'][:200]!r} is no WebSocket", code="TC434")
+        let_in(self._gate, call, self._socket_route)  # from which sites pages may come, `handshake` checks
         self._sockets.expect_room()
         return partial(self._sockets.open, call.access, call.query("subscription"))
 

@@ -4,6 +4,10 @@ uvicorn waits for ever for the rest of a header, and for a reader that does not 
 size, a connection that takes nothing is closed after a while, and so is one too many. Bodies have their deadline in
 `calls.py`.
 
+A proxy and we must agree where each request ends, or one request can hide another in its body. So a request whose end
+could be read in two ways is refused, and its connection closed. A request to upgrade to a protocol that is not spoken
+here, such as h2c, is read as the HTTP/1.1 that it is (RFC 9110, section 7.8); uvicorn stops reading at its header.
+
 A POST of a document that has arrived as a whole when its header is read, as most do, is answered without ASGI
 (`Door`). tests/serve/test_http_direct.py compares both ways.
 """
@@ -17,12 +21,13 @@ import resource
 import socket
 from collections.abc import Callable, Generator
 from typing import Any, Protocol, cast
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
+import httptools
 import msgspec
 import structlog
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from treecast.errors import TreecastError
 from treecast.serve.acceptor import BACKLOG, Acceptor, AcceptPolicy, address_of, bind
@@ -37,8 +42,11 @@ OTHER_FILES = 1_000
 
 
 DIRECT_URL = b"/v1/documents"
-DIRECT_NEVER = frozenset((b"content-encoding", b"transfer-encoding", b"expect", b"upgrade"))
+DIRECT_NEVER = frozenset((b"content-encoding", b"transfer-encoding", b"expect"))
 """Headers of requests that go through ASGI, which knows what to do about them."""
+SOCKET_URL = b"/v1/socket"
+BLANK_LINE = b"\r\n\r\n"
+"""Ends every header, and every body in chunks."""
 
 
 class Door(Protocol):
@@ -73,6 +81,22 @@ class DirectCycle:
         self.message_event = self._event
 
 
+class Cycle(RequestResponseCycle):
+    """A request that is answered through ASGI."""
+
+    _ends_with_connection = False
+    """HTTP/1.0 has no chunks: an answer whose length is not known ends when the connection is closed."""
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            if self.scope["http_version"] == "1.0":
+                self._ends_with_connection = all(name != b"content-length" for name, _ in message["headers"])
+                self.chunked_encoding = False if self._ends_with_connection else None
+        elif self._ends_with_connection:
+            self.expected_content_length = len(message.get("body", b""))
+        await super().send(message)
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """One connection."""
 
@@ -88,8 +112,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._held_body = b""
         self._header_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-        self._header_bytes = 0
+        self._line_bytes = 0
+        """Of the header so far; in a body of chunks, of the lines between its bytes."""
+        self._body_bytes_left: int | None = None
+        """Of a body; None in a header, and in a body of chunks."""
         self._is_in_header = True
+        self._is_over = False
+        """Nothing more is read: a request was refused, or the connection belongs to a WebSocket."""
         self._has_begun = False
         self._answered_at = 0.0
 
@@ -110,50 +139,163 @@ class GuardedProtocol(HttpToolsProtocol):
             self.on_lost()
             self.on_lost = None
 
-    # --- headers ------------------------------------------------------------------------------------------------------
+    # --- what arrives -------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self._is_in_header:
-            self._header_bytes += len(data)
-        super().data_received(data)
+        """Read piece by piece: each header begins and ends with a piece, so its size is known however it arrives."""
+        begin = 0
+        while begin < len(data) and not (self._is_over or self.transport.is_closing()):
+            end = self._piece_end(data, begin)
+            self._read(data[begin:end])
+            begin = end
         if self._is_held:  # its body is yet to come
             self._let_go()
         # Most headers arrive at once, and need no timer.
-        if self._is_in_header and self._has_begun:
-            if self._header_timer is None:
-                self._begin_header()
-            if self._header_bytes > self.settings.header_bytes_max:
-                self._refuse(DoorError("the header is too large", code="TC432", status=431))
+        if self._is_in_header and self._has_begun and not self._is_over and self._header_timer is None:
+            self._begin_header()
+
+    def _piece_end(self, data: bytes, begin: int) -> int:
+        if self._body_bytes_left is not None:
+            return min(len(data), begin + self._body_bytes_left)
+        if self._line_bytes and begin < len(BLANK_LINE) - 1:
+            return begin + 1  # the last piece may have ended in the middle of a blank line
+        blank = data.find(BLANK_LINE, begin)
+        return len(data) if blank < 0 else blank + len(BLANK_LINE)
+
+    def _read(self, piece: bytes) -> None:
+        """A piece that no header or body goes beyond."""
+        bytes_max = self.settings.header_bytes_max
+        if self._body_bytes_left is not None:
+            self._body_bytes_left -= len(piece)
+        else:
+            self._line_bytes += len(piece)
+        try:
+            if self._is_in_header and self._line_bytes > bytes_max:
+                raise _header_too_large(bytes_max)
+            self.parser.feed_data(piece)
+            if self._line_bytes > bytes_max:
+                raise _header_too_large(bytes_max)
+        except httptools.HttpParserUpgrade:
+            self._answer_upgrade()
+        except httptools.HttpParserError as error:
+            reason = error.__context__  # what one of the methods below has raised
+            self._refuse(reason if isinstance(reason, DoorError) else DoorError("this is not HTTP", code="TC434"))
+        except DoorError as error:
+            self._refuse(error)
+
+    def _answer_upgrade(self) -> None:
+        """Answer a header that asks for an upgrade. The parser has stopped behind it."""
+        if self._is_for_socket():
+            self.handle_websocket_upgrade()
+            return
+        # That parser takes the body for the other protocol. A new one gets the header without the field `upgrade`.
+        line = b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        fields = [b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self._line_bytes = 0
+        self._read(b"".join((line, *fields, b"\r\n")))
+
+    # --- headers ------------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._has_begun = True
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_header:  # trailers of a body in chunks are no headers
+            self.headers.append((name.lower(), value))
+
     def on_headers_complete(self) -> None:
+        version = self.parser.get_http_version()
+        fields = dict(self.headers)
+        body_bytes = self._check_framing(version, fields)
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise DoorError("this is no proxy", code="TC431", status=501)
+            return  # `_answer_upgrade` comes next
+        self.expect_100_continue = version != "1.0" and fields.get(b"expect", b"").lower() == b"100-continue"
         self._is_in_header = self._has_begun = False
+        self._line_bytes = 0
+        self._body_bytes_left = body_bytes
         self._end_header()
-        if self.url == DIRECT_URL and self._is_direct():
+        if self.url == DIRECT_URL and self._is_direct(fields):
             self._is_held = True
         else:
             self._begin_asgi()
 
+    def _check_framing(self, version: str, fields: dict[bytes, bytes]) -> int | None:
+        """The bytes of the body, None if it is in chunks. Raises DoorError for what others could read otherwise.
+
+        The parser has refused two lengths, a length with chunks, folded lines and line ends that are not CR LF.
+        """
+        if version not in ("1.0", "1.1"):
+            raise DoorError(f"HTTP/{version} is not spoken here", code="TC434", hint="send HTTP/1.1", status=505)
+        if len(fields) != len(self.headers):
+            names = [name for name, _ in self.headers]
+            for once in (b"host", b"transfer-encoding"):
+                if (count := names.count(once)) > 1:
+                    raise DoorError(f"the header {once.decode()} is there {count} times", code="TC434")
+        encoding = fields.get(b"transfer-encoding")
+        if encoding is None:
+            return int(fields.get(b"content-length", 0))
+        if encoding.lower() != b"chunked":
+            hint = "send Transfer-Encoding: chunked, or Content-Length"
+            raise DoorError("a transfer encoding other than chunked", code="TC435", hint=hint, status=501)
+        if version == "1.0":
+            raise DoorError("HTTP/1.0 has no chunks", code="TC434", hint="send Content-Length, or HTTP/1.1")
+        return None
+
     def _begin_asgi(self) -> None:
-        cast(Scope, self.scope)["connection"] = self
-        super().on_headers_complete()
+        """Answer through ASGI, when the requests before it are answered. Raises DoorError if the address is no text."""
+        url = httptools.parse_url(self.url)
+        scope = cast(Scope, self.scope)
+        version = self.parser.get_http_version()
+        scope.update(
+            method=self.parser.get_method().decode(),
+            http_version=version,
+            path=_decode(url.path or b"/", "path"),
+            raw_path=url.path or b"/",
+            query_string=url.query or b"",
+            connection=self,
+        )
+        _decode(url.query or b"", "query")
+        before = self.cycle
+        self.cycle = Cycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
 
     def on_body(self, body: bytes) -> None:
+        self._line_bytes = 0
         if self._is_held:
             self._held_body = self._held_body + body if self._held_body else body
         else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
+        self._is_in_header = True
+        self._line_bytes = 0
+        self._body_bytes_left = None
         if self._is_held:
             self._answer_directly()
         else:
             super().on_message_complete()
-        self._is_in_header = True
-        self._header_bytes = 0
 
     def _begin_header(self) -> None:
         self._header_timer = self.loop.call_later(self.settings.header_ms / 1000, self._header_is_late)
@@ -165,18 +307,16 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _header_is_late(self) -> None:
         self._header_timer = None
-        if self._header_bytes or self.cycle is not None:
+        if self._line_bytes or self.cycle is not None:
             self._refuse(DoorError("the header did not arrive in time", code="TC433"))
         else:
             self.transport.close()
-
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(DoorError("this is not HTTP", code="TC434"))
 
     def _refuse(self, error: TreecastError) -> None:
         """Answer what is no request, and close. Requests before it that arrived as a whole are answered first."""
         if self.transport.is_closing():
             return
+        self._is_over = True
         cycle = self.cycle
         if cycle is not None and not (cycle.response_complete or cycle.response_started or cycle.more_body):
             cycle.keep_alive = False
@@ -192,12 +332,12 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # --- documents without ASGI ---------------------------------------------------------------------------------------
 
-    def _is_direct(self) -> bool:
+    def _is_direct(self, fields: dict[bytes, bytes]) -> bool:
         """Whether this request may be answered directly, if the rest of it is there too."""
         cycle = self.cycle
         if self.door is None or self.parser.get_method() != b"POST" or (cycle and not cycle.response_complete):
             return False
-        return all(name not in DIRECT_NEVER for name, _ in self.headers)
+        return DIRECT_NEVER.isdisjoint(fields)
 
     def _let_go(self) -> None:
         """The usual way, after all."""
@@ -240,25 +380,31 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # --- WebSockets ---------------------------------------------------------------------------------------------------
 
-    def _should_upgrade_to_ws(self) -> bool:
-        return self.door is not None
+    def _is_for_socket(self) -> bool:
+        """Whether the header is the handshake of a WebSocket. Anything else that has a body is read with its body."""
+        if self.door is None or self.parser.get_method() != b"GET" or self.url.partition(b"?")[0] != SOCKET_URL:
+            return False
+        fields = dict(self.headers)
+        has_body = self._check_framing(self.parser.get_http_version(), fields) != 0
+        return not has_body and fields[b"upgrade"].lower() == b"websocket"
 
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection over, or refuse. Whatever else the client has sent before our answer is dropped."""
         assert self.door is not None
-        path, _, query = self.url.partition(b"?")
         try:
             if self.cycle is not None and not self.cycle.response_complete:
                 raise DoorError("a handshake before the last answer", code="TC434")
-            scope: Scope = {"type": "websocket", "method": self.scope["method"], "headers": self.headers}
-            scope.update(path=unquote(path.decode("latin-1")), query_string=query)
-            opening = self.door.open_socket(scope)
+            query = self.url.partition(b"?")[2]
+            _decode(query, "query")
+            opening = self.door.open_socket({"type": "websocket", "headers": self.headers, "query_string": query})
             answer = handshake(self.url.decode("latin-1"), self.headers, self.settings)
         except TreecastError as error:
             self._refuse(error)
             return
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
+        self._is_over = True
+        self._end_header()
         self._end_stall()
         self.connections.discard(self)
         SocketProtocol(self.settings, self.door.bodies, self.connections).start(self.transport, answer, opening)
@@ -293,8 +439,8 @@ class GuardedProtocol(HttpToolsProtocol):
             super().timeout_keep_alive_handler()
 
     def write_now(self, data: bytes) -> bool:
-        """Write part of an answer that ASGI has begun, if nothing waits to be written before it."""
-        if self.flow.write_paused or self.transport.is_closing():
+        """Write a chunk of an answer that ASGI has begun, if it has chunks and nothing waits to be written before."""
+        if self.flow.write_paused or self.transport.is_closing() or not self.cycle.chunked_encoding:
             return False
         self.transport.write(data)
         return True
@@ -313,6 +459,19 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+
+
+def _decode(text: bytes, part: str) -> str:
+    """A part of a URL as text. Raises DoorError."""
+    try:
+        return unquote_to_bytes(text).decode() if b"%" in text else text.decode()
+    except UnicodeDecodeError:
+        raise DoorError(f"the {part} of the URL is not UTF-8", code="TC434") from None
+
+
+def _header_too_large(bytes_max: int) -> DoorError:
+    hint = "send shorter headers; the service allows more with door.header_bytes_max"
+    return DoorError(f"the header has more than {bytes_max} bytes", code="TC432", hint=hint, status=431)
 
 
 class _Server(uvicorn.Server):

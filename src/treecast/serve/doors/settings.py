@@ -18,6 +18,7 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     header_ms: int = 10_000
     """The header of a request has so long to arrive,"""
     header_bytes_max: int = 64 << 10
+    """at most so many bytes, with the address and its line ends,"""
     body_ms: int = 30_000
     """and its body so long after that."""
     keep_alive_ms: int = 75_000
