@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from pathlib import Path
 
@@ -155,3 +156,27 @@ def test_wrong_paths_and_directories(firm: Path, capsys: pytest.CaptureFixture[s
     Path("empty/member.json").write_text("{}")
     run("receive empty", status=1)
     assert "TC510" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line", ["grant new desk --include //staff[", "grant new desk --member ann", "publish new bad.xml"]
+)
+def test_a_command_that_fails_makes_no_directory(firm: Path, line: str) -> None:
+    Path("bad.xml").write_text("<firm>")
+    with contextlib.suppress(SystemExit):  # of wrong usage
+        assert main(["selective", *line.split()]) == 1
+    assert not Path("new").exists()
+
+
+@pytest.mark.parametrize("command", ["grant", "revoke", "publish", "status", "subscribe", "update"])
+def test_help_promises_no_service_that_is_not_asked(
+    firm: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["selective", command, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "TREECAST_URL" not in said and "127.0.0.1" not in said
+    assert "--url URL the address of one; without it, DIR is a directory" in said
+    monkeypatch.setenv("TREECAST_URL", "http://127.0.0.1:1")
+    run("status firm")
+    assert "members: ann" in capsys.readouterr().out

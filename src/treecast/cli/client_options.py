@@ -15,10 +15,13 @@ URL = "http://127.0.0.1:8080"
 URL_VARIABLE, TOKEN_VARIABLE, CA_VARIABLE = "TREECAST_URL", "TREECAST_TOKEN", "TREECAST_CA"
 
 
-def add_client_options(parser: argparse.ArgumentParser) -> None:
+def add_client_options(
+    parser: argparse.ArgumentParser, url: str = f"its address; default {URL_VARIABLE}, then {URL}"
+) -> None:
+    """The options of a client; `url` is the help of --url."""
     service = parser.add_argument_group("the service")
     option = service.add_argument
-    option("--url", metavar="URL", help=f"its address; default {URL_VARIABLE}, then {URL}")
+    option("--url", metavar="URL", help=url)
     option("--token", metavar="TOKEN", help=f"who you are; better in {TOKEN_VARIABLE}: others see options")
     option("--ca", metavar="FILE", help=f"certificate authority to trust (PEM); default {CA_VARIABLE}")
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,8 @@ from treecast.cli.serving import add_subcommand
 
 if TYPE_CHECKING:
     from treecast.serve.selective.homes import MemberHome, PublisherHome
+
+URL_HELP = "the address of one; without it, DIR is a directory"
 
 DESCRIPTION = """\
 Publishes a document of which each group may see other subtrees. Packages are
@@ -39,20 +44,20 @@ def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     option("--exclude", metavar="PATH", action="append", default=[], help="subtrees to hide, which wins")
     option("--namespace", metavar="P=URI", action="append", default=[], help="a prefix of these paths")
     option("--member", metavar="NAME", action="append", default=[], help="add a member; may be repeated")
-    add_client_options(grant)
+    add_client_options(grant, URL_HELP)
     revoke = _add(actions, "revoke", "take members out of a group, from the next version on", "firm desk ann")
     _group(revoke)
     revoke.add_argument("members", metavar="MEMBER", nargs="+")
-    add_client_options(revoke)
+    add_client_options(revoke, URL_HELP)
     publish = _add(actions, "publish", "publish a version, and write what is to be sent", "firm firm.xml")
     publish.add_argument("dir", metavar="DIR", type=Path)
     publish.add_argument("file", metavar="FILE", type=Path, nargs="?", help="without it, changed policies take effect")
-    add_client_options(publish)
+    add_client_options(publish, URL_HELP)
     preview = _add(actions, "preview", "show what a group sees", "firm desk")
     _group(preview)
     status = _add(actions, "status", "show groups, members and versions", "firm")
     status.add_argument("dir", metavar="DIR", type=Path)
-    add_client_options(status)
+    add_client_options(status, URL_HELP)
     subscribe = _add(actions, "subscribe", "make the directory of a member, with its key", "firm desk ann ann-home")
     _group(subscribe)
     subscribe.add_argument("member", metavar="MEMBER")
@@ -60,11 +65,11 @@ def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     option = subscribe.add_argument
     option("--path", metavar="PATH", action="append", default=[], help="with --url: subtrees of the view; default all")
     option("--namespace", metavar="P=URI", action="append", default=[], help="a prefix of these paths")
-    add_client_options(subscribe)
+    add_client_options(subscribe, URL_HELP)
     update = _add(actions, "update", "fetch what has changed, verify it, and print what is seen", "ann-home firm")
     update.add_argument("home", metavar="HOME", type=Path)
     update.add_argument("dir", metavar="DIR", type=Path, nargs="?", help="of the publisher; or use --url")
-    add_client_options(update)
+    add_client_options(update, URL_HELP)
     receive = _add(actions, "receive", "verify packages, and print what is seen", "ann-home 1.package 2.package")
     receive.add_argument("home", metavar="HOME", type=Path)
     receive.add_argument("packages", metavar="PACKAGE", type=Path, nargs="*")
@@ -99,24 +104,37 @@ def _run(parser: argparse.ArgumentParser, name: str, options: argparse.Namespace
         parser.error("--path needs --url: packages have the whole view")
     if name not in ("grant", "publish") and not options.dir.is_dir():
         parser.error(f"{options.dir} is not the directory of a publisher: publish creates one")
-    home = PublisherHome(options.dir)
-    if name == "grant":
-        namespaces = dict(one.partition("=")[::2] for one in options.namespace)
-        _grant(parser, home, options, namespaces)
-    elif name == "revoke":
-        for member in options.members:
-            home.policies.check(options.group, member)
-            home.policies.revoke(options.group, member)
-        home.save_policies()
-    elif name == "publish":
-        _publish(parser, home, options)
-    elif name == "preview":
-        _preview(parser, home, options)
-    elif name == "subscribe":
-        home.enrol(options.group, options.member, options.home)
-    else:
-        _status(home)
+    with _removed_on_failure(options.dir):
+        home = PublisherHome(options.dir)
+        if name == "grant":
+            namespaces = dict(one.partition("=")[::2] for one in options.namespace)
+            _grant(parser, home, options, namespaces)
+        elif name == "revoke":
+            for member in options.members:
+                home.policies.check(options.group, member)
+                home.policies.revoke(options.group, member)
+            home.save_policies()
+        elif name == "publish":
+            _publish(parser, home, options)
+        elif name == "preview":
+            _preview(parser, home, options)
+        elif name == "subscribe":
+            home.enrol(options.group, options.member, options.home)
+        else:
+            _status(home)
     return 0
+
+
+@contextlib.contextmanager
+def _removed_on_failure(directory: Path) -> Iterator[None]:
+    """Leave no directory of a publisher that a command which failed has made."""
+    is_new = not directory.exists()
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def _grant(
