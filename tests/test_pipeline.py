@@ -401,6 +401,49 @@ def test_one_problem(job: Path, capsys: pytest.CaptureFixture[str], change: str,
     assert err.count("treecast:") == 1
 
 
+@pytest.mark.parametrize(
+    ("documents", "more", "status", "verdict", "said"),
+    [
+        (["<a/>"], "", 0, "everything is in order", ""),
+        (["<a><a/></a>"], "depth_max = 1", 1, "the only document", "raise it with depth_max below [limits]"),
+        (["<a>xxxxxxx</a>"], "document_bytes_max = 9", 1, "the only document", "document_bytes_max below [limits]"),
+        (["<a>xxxxxxx</a>"], "document_bytes_max = 9", 1, "the only document", "split it with record below [source]"),
+        (["<a>&nbsp;</a>"], "", 1, "the only document looked into", 'add entities = "html" below [source]'),
+        (["<a>", "<a/>", "<a/>"], "", 0, "1 of the 3 documents looked into would be rejected", "docs/0.xml: TC209"),
+        (["<a>"] * 200, "", 1, "all 100 documents looked into would be rejected", "docs/1.xml: TC209"),
+        ([], "", 1, "the only document looked into", "TC710 no document in this directory"),
+    ],
+)
+def test_a_dry_run_reads_documents(
+    job: Path, capsys: pytest.CaptureFixture[str], documents: list[str], more: str, status: int, verdict: str, said: str
+) -> None:
+    (job.parent / "docs" / "a.xml").unlink()
+    for number, text in enumerate(documents):
+        (job.parent / "docs" / f"{number}.xml").write_text(text)
+    job.write_text(f"{SHORTEST}\n[limits]\n{more}")
+    actual, out, err = dry_run(job, capsys)
+    assert actual == status
+    assert out.startswith(f"job: 1 subscriptions; {verdict}")
+    assert said in err
+    assert bool(err) == bool(said)
+
+
+def test_a_dry_run_reads_records(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job.parent / "docs" / "a.xml").write_text("<list><a/><a><b/></a></list>")
+    source = '[source]\npath = "docs"\nrecord = "{}"\n[subscriptions]\npath = "s.csv"\n[limits]\ndepth_max = 1'
+    job.write_text(source.format("a"))
+    assert "1 of the 2 documents looked into would be rejected" in dry_run(job, capsys)[1]
+    job.write_text(source.format("nothing"))
+    status, out, _ = dry_run(job, capsys)
+    assert (status, "no document was found" in out) == (1, True)
+
+
+def test_a_stream_may_wait_for_its_documents(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job.parent / "docs" / "a.xml").unlink()
+    job.write_text(SHORTEST.replace("[source]", "[source]\nstream = true"))
+    assert "everything is in order" in dry_run(job, capsys)[1]
+
+
 def test_subscriptions_that_only_spark_can_read(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (job.parent / "many").mkdir()
     job.write_text('[source]\npath = "docs"\n[subscriptions]\npath = ["s.csv", "many", "s3a://b/s.parquet"]')

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 LOG_FILE, PAGE_FILE, CHART_FILE = "spark.log", "report.html", "report.png"
 REFUSED_LISTED_MAX = 10_000
+REFUSED_SHOWN_MAX = 3
+LOOKED_INTO_MAX, LOOKED_INTO_BYTES_MAX = 100, 64 << 20
+"""Documents that a dry run reads."""
+NO_DOCUMENT = "TC710"
 RESERVED_BYTES = 16 << 10  # of run.json: an error's message is at most 2,000 characters
 
 DESCRIPTION = """\
@@ -99,11 +103,13 @@ def run(options: argparse.Namespace) -> int:
             console.say(f"treecast: {problem}")
         return 1
     if options.dry_run:
-        print(
-            f"{printable(pipeline.name)}: {len(index):,} subscriptions; everything is in order, and nothing was started"
-        )
+        looked_into = look_into_documents(pipeline)
+        for name, error in looked_into.refused[:REFUSED_SHOWN_MAX]:
+            console.say(f"treecast: {printable(name)}: {error}")
+        verdict = f"{looked_into.verdict()}, and nothing was started"
+        print(f"{printable(pipeline.name)}: {len(index):,} subscriptions; {verdict}")
         print("\n".join(f"  {name:<26} {printable(value)}" for name, value in pipeline.describe()))
-        return 0
+        return 0 if looked_into.accepted or looked_into.is_waiting else 1
     try:
         figures = execute(pipeline, index, console, quiet=options.quiet)
     except QueryError as error:
@@ -191,6 +197,61 @@ def all_refusals(pipeline: Pipeline) -> list[str]:
     if len(findings) > len(lines):
         lines.append(f"… and {len(findings) - len(lines):,} more; treecast check lists them")
     return [f"TC140 {len(findings):,} subscriptions are refused:", *lines]
+
+
+@dataclass
+class LookedInto:
+    """The first documents of a pipeline, as the job would read them."""
+
+    accepted: int = 0
+    refused: list[tuple[str, TreecastError]] = field(default_factory=list)
+    """What the job would reject, and why."""
+    is_waiting: bool = False
+    """A stream, whose documents may come later."""
+
+    @property
+    def count(self) -> int:
+        return self.accepted + len(self.refused)
+
+    def verdict(self) -> str:
+        if not self.refused:
+            return "everything is in order" if self.accepted or self.is_waiting else "no document was found"
+        if self.accepted:
+            return f"{len(self.refused):,} of the {self.count:,} documents looked into would be rejected"
+        documents = "the only document" if self.count == 1 else f"all {self.count:,} documents"
+        return f"{documents} looked into would be rejected"
+
+
+def look_into_documents(pipeline: Pipeline) -> LookedInto:
+    """Read the first documents of the source."""
+    from treecast.document import read
+    from treecast.inputs import document_files
+    from treecast.spark.job.example_documents import read_settings
+
+    looked_into = LookedInto(is_waiting=pipeline.source.stream)
+
+    def refuse(name: str, error: TreecastError) -> None:
+        if not (looked_into.is_waiting and error.code == NO_DOCUMENT):
+            looked_into.refused.append((name, error))
+        if looked_into.count >= LOOKED_INTO_MAX:
+            raise _EnoughError
+
+    size = 0
+    with suppress(_EnoughError):
+        for name, data in document_files.documents(pipeline.source.path, read_settings(pipeline), refuse):
+            try:
+                read(data, limits=pipeline.limits, entities=pipeline.source.entities)
+                looked_into.accepted += 1
+            except TreecastError as error:
+                refuse(name, error)
+            size += len(data)
+            if looked_into.count >= LOOKED_INTO_MAX or size >= LOOKED_INTO_BYTES_MAX:
+                break
+    return looked_into
+
+
+class _EnoughError(Exception):
+    """As many documents were looked into as are wanted."""
 
 
 def check_source(pipeline: Pipeline) -> None:

@@ -30,7 +30,7 @@ def example_details(examples: Iterable[SlowDocument], pipeline: Pipeline, index:
         by_file.setdefault(file, {})[name] = example
     details = []
     for file, examples_by_name in by_file.items():
-        documents = _read(file, set(examples_by_name), _settings(pipeline))
+        documents = _read(file, set(examples_by_name), read_settings(pipeline))
         for name, example in examples_by_name.items():
             data = documents.get(name)
             if data is None:
@@ -59,7 +59,8 @@ def _places(name: str, *, has_records: bool) -> tuple[str, str]:
     return file.partition(MEMBER)[0], name
 
 
-def _settings(pipeline: Pipeline) -> ReadSettings:
+def read_settings(pipeline: Pipeline) -> ReadSettings:
+    """How the job reads documents."""
     source = pipeline.source
     rule = None
     if source.record:
