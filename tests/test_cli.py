@@ -211,7 +211,7 @@ def test_progress_is_drawn_on_a_terminal_and_wiped(
     assert main(["match", "-q", "/a", str(tmp_path)]) == 0
     said = terminal.getvalue()
     assert said.startswith("\rreading subscriptions …")
-    assert "of 3 documents" in said
+    assert "]   0%  0 documents" in said
     assert "\r\x1b[K" in said
     assert said.rstrip().splitlines()[-1].endswith("documents/s)")
     matches = capfd.readouterr().out
@@ -238,3 +238,5 @@ def test_progress_line() -> None:
     assert progress_line(50, 100, 0, 2.0) == "[############............]  50%  50 of 100 documents  25/s  2 s left"
     assert progress_line(1234, None, 3, 1.0) == "1,234 documents  1,234/s  3 bad"
     assert progress_line(0, 10, 0, 0.0) == "[........................]   0%  0 of 10 documents  0/s"
+    share = "[######..................]  25%  1,000 documents  500/s  6 s left"
+    assert progress_line(1000, None, 0, 2.0, share=0.25) == share

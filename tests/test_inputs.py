@@ -5,15 +5,18 @@ Spark's part is tests/spark/test_inputs_spark.py.
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -31,8 +34,10 @@ from support.input_files import (
 from treecast import Index, PipelineError, QueryError, TreecastError
 from treecast.cli import main, pipeline_file
 from treecast.cli import run as run_verb
-from treecast.inputs.document_files import ReadSettings, documents, read_document
+from treecast.inputs.document_files import ReadSettings, documents, progress_of, read_document
 from treecast.inputs.inflate import inflating
+from treecast.inputs.listing import is_archive
+from treecast.inputs.records import Rule
 from treecast.inputs.subscriptions import index_of, read_subscriptions
 from treecast.names import text_of
 from treecast.spark.batch import plan
@@ -291,3 +296,51 @@ def test_names_of_members_that_zip_writes(tmp_path: Path) -> None:
     (tmp_path / ODD_NAME).write_bytes(b"<b/>")
     names = [name for name, _ in documents([str(tmp_path)], ReadSettings(), print)]
     assert names == [f"{tmp_path}/a.zip!/d/a.xml", f"{tmp_path}/{ODD_NAME}"]
+
+
+@pytest.mark.parametrize("name", ["list.xml", "list.xml.gz", "list.zip", "list.tar.gz"])
+def test_progress_over_a_file_is_the_share_that_has_been_read(tmp_path: Path, name: str) -> None:
+    """Also of records and of members of archives, whose number is not known before."""
+    random = Random(1)
+    texts = [f"<a>{random.randbytes(3000).hex()}</a>" for _ in range(5000)]
+    place = tmp_path / name
+    if name == "list.zip":
+        with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+            for number, text in enumerate(texts):
+                archive.writestr(f"{number}.xml", text)
+    elif name == "list.tar.gz":
+        with tarfile.open(place, "w:gz", compresslevel=1) as tar:
+            for number, text in enumerate(texts):
+                info = tarfile.TarInfo(f"{number}.xml")
+                info.size = len(text)
+                tar.addfile(info, io.BytesIO(text.encode()))
+    else:
+        whole = f"<list>{''.join(texts)}</list>".encode()
+        place.write_bytes(gzip.compress(whole, 1) if name.endswith(".gz") else whole)
+    (tmp_path / "small.xml").write_text("<a/>")
+    settings = ReadSettings(rule=None if is_archive(name) else Rule(["a"]))
+    paths = [str(place), str(tmp_path / "small.xml")]
+    progress = progress_of(paths, settings)
+    assert (progress.total_bytes, progress.share) == (place.stat().st_size + 4, 0)
+    count, farthest = 0, 0.0
+    for _ in documents(paths, settings, lambda name, error: pytest.fail(str(error)), progress):
+        share = progress.share
+        assert share is not None
+        farthest = max(farthest, share)
+        assert abs(farthest - count / 5001) < 0.15
+        count += 1
+    assert (count, progress.share) == (5001, 1)
+
+
+def test_the_size_of_standard_input_is_known_where_it_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.xml").write_text("<a/>")
+    with (tmp_path / "a.xml").open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        progress = progress_of(["-"], ReadSettings())
+        assert progress.share == 0
+        assert len(list(documents(["-"], ReadSettings(), lambda name, error: None, progress))) == 1
+        assert progress.share == 1
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"<a/>")))
+    assert progress_of(["-"], ReadSettings()).share is None

@@ -24,6 +24,7 @@ from treecast.cli.wording import plural
 from treecast.errors import PipelineError, TreecastError
 from treecast.index import Index
 from treecast.inputs import document_files, subscriptions
+from treecast.inputs.archives import ReadProgress
 from treecast.inputs.document_files import ReadSettings
 from treecast.names import printable, printable_lines
 
@@ -122,13 +123,14 @@ def _match_samples(index: Index, sources: list[str], settings: ReadSettings, con
 
     matched: set[str] = set()
     documents = 0
-    for batch in document_files.batches(sources, settings, report):
+    read = document_files.progress_of(sources, settings) if console.shows_progress else ReadProgress(None)
+    for batch in document_files.batches(sources, settings, report, read):
         for matches, errors in index.match_batches(batch.documents, on_error="report"):
             matched.update(matches.column("subscription").unique().to_pylist())
             for row in errors.to_pylist():
                 console.say(f"treecast: {printable(batch.names[row['document']])}: {row['message']}")
         documents += len(batch.documents)
-        console.status(f"matching samples … {documents:,}")
+        console.update(documents, None, 0, read.share)
     return matched, documents
 
 

@@ -67,7 +67,8 @@ class _TerminalFile(io.BufferedIOBase):
 class Console:
     """Messages and progress on one stream, in the words of a verb's reader (`options.words`).
 
-    What takes less than `after_seconds` shows no progress; `noun` is what is counted.
+    Where neither a `total` nor a `share` is known, progress is a count without a bar. What takes less than
+    `after_seconds` shows no progress; `noun` is what is counted.
     """
 
     def __init__(
@@ -118,9 +119,9 @@ class Console:
         """The message in the reader's words, for what belongs to the results."""
         return in_words(message, self._words)
 
-    def update(self, documents: int, total: int | None, errors: int) -> None:
-        """Draw the progress, a few times a second at most."""
-        self.draw(lambda: progress_line(documents, total, errors, time.monotonic() - self._begin, self.noun))
+    def update(self, documents: int, total: int | None, errors: int, share: float | None = None) -> None:
+        """Draw the progress, a few times a second at most; `share` says how far it is where the total is unknown."""
+        self.draw(lambda: progress_line(documents, total, errors, time.monotonic() - self._begin, self.noun, share))
 
     def draw(self, line: Callable[[], str] | str) -> None:
         """Draw a line in place of the one before, a few times a second at most."""
@@ -150,15 +151,23 @@ class Console:
             self._drawn_at = 0.0
 
 
-def progress_line(documents: int, total: int | None, errors: int, seconds: float, noun: str = "documents") -> str:
+def progress_line(
+    documents: int,
+    total: int | None,
+    errors: int,
+    seconds: float,
+    noun: str = "documents",
+    share: float | None = None,
+) -> str:
     rate = documents / seconds if seconds > 0 else 0.0
-    parts = [f"{documents:,} {noun}", f"{rate:,.0f}/s"]
+    parts = [f"{documents:,} of {total:,} {noun}" if total else f"{documents:,} {noun}", f"{rate:,.0f}/s"]
     if total:
         share = min(documents / total, 1.0)
+    if share is not None:
         filled = int(share * BAR_CHARS)
-        parts[0] = f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {share:4.0%}  {documents:,} of {total:,} {noun}"
-        if rate > 0:
-            parts.append(f"{(total - documents) / rate:,.0f} s left")
+        parts[0] = f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {share:4.0%}  {parts[0]}"
+        if share > 0 and seconds > 0:
+            parts.append(f"{seconds * (1 - share) / share:,.0f} s left")
     if errors:
         parts.append(f"{errors:,} bad")
     return "  ".join(parts)

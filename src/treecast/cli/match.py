@@ -25,6 +25,7 @@ from treecast.cli.wording import in_words, namespace_hint, plural
 from treecast.document import Limits
 from treecast.errors import QueryError, TreecastError
 from treecast.inputs import document_files, subscriptions
+from treecast.inputs.archives import ReadProgress
 from treecast.inputs.document_files import ReadSettings
 from treecast.inputs.inflate import RATIO_MAX
 from treecast.inputs.listing import EVERY_FILE
@@ -302,16 +303,16 @@ def render_all(
         report(name, f"{printable(subscription)}: {message}")
 
     settings = read_settings(options, index.limits)
-    total = document_files.count(options.documents, settings) if console.shows_progress else None
-    console.update(0, total, 0)
-    for batch in document_files.batches(options.documents, settings, report):
+    read = document_files.progress_of(options.documents, settings) if console.shows_progress else ReadProgress(None)
+    console.update(0, None, 0, read.share)
+    for batch in document_files.batches(options.documents, settings, report, read):
         for progress in render_batch(index, batch, options.threads, writer, refuse):
             for number, message in progress.errors:
                 report(batch.names[number], message)
             totals.matches += progress.deliveries
-            console.update(totals.documents, total, totals.errors)
+            console.update(totals.documents, None, totals.errors, read.share)
         totals.documents += len(batch.documents)
-        console.update(totals.documents, total, totals.errors)
+        console.update(totals.documents, None, totals.errors, read.share)
 
 
 def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, console: Console, totals: Totals) -> None:
@@ -320,9 +321,9 @@ def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, co
         console.say(f"treecast: {printable(name)}: {error}")
 
     settings = read_settings(options, index.limits)
-    total = document_files.count(options.documents, settings) if console.shows_progress else None
-    console.update(0, total, 0)
-    for batch in document_files.batches(options.documents, settings, report):
+    read = document_files.progress_of(options.documents, settings) if console.shows_progress else ReadProgress(None)
+    console.update(0, None, 0, read.share)
+    for batch in document_files.batches(options.documents, settings, report, read):
         results = index.match_batches(batch.documents, on_error="report", threads=options.threads)
         for matches, errors in results:
             for row in errors.to_pylist():
@@ -333,7 +334,7 @@ def match_all(index: Index, options: argparse.Namespace, writer: MatchWriter, co
             writer.write(batch.names, matches)
             totals.matches += matches.num_rows
         totals.documents += len(batch.documents)
-        console.update(totals.documents, total, totals.errors)
+        console.update(totals.documents, None, totals.errors, read.share)
         if totals.example is None and batch.documents:
             totals.example = bytes(batch.documents[0])
 

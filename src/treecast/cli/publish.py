@@ -13,6 +13,7 @@ from treecast.cli.client_options import add_client_options, client_maker
 from treecast.cli.console import Console
 from treecast.errors import TreecastError
 from treecast.inputs import document_files
+from treecast.inputs.archives import ReadProgress
 from treecast.inputs.document_files import ReadSettings
 from treecast.names import hashed, printable, text_of
 
@@ -94,7 +95,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         publishing.finished,
         PublishSettings(connections_max=options.connections, compression=compression),
     )
-    publishing.total = document_files.count(options.documents, settings) if console.shows_progress else None
+    if console.shows_progress:
+        publishing.read = document_files.progress_of(options.documents, settings)
     try:
         with publisher:
             publishing.add_all(publisher, settings)
@@ -161,7 +163,7 @@ class _Publishing:
     """What is shown of it. `finished` comes from other threads."""
 
     def __init__(self, console: Console, options: argparse.Namespace) -> None:
-        self.total: int | None = None
+        self.read = ReadProgress(None)
         self.unreadable = 0
         self._console = console
         self._documents: Sequence[str] = options.documents
@@ -170,7 +172,7 @@ class _Publishing:
         self._done = self._refused = 0
 
     def add_all(self, publisher: BatchPublisher, settings: ReadSettings) -> None:
-        for name, body in document_files.documents(self._documents, settings, self._report):
+        for name, body in document_files.documents(self._documents, settings, self._report, self.read):
             publisher.add(name, body, document_id(self._id_from, name, body))
             self._update()
 
@@ -189,7 +191,7 @@ class _Publishing:
         self._update()
 
     def _update(self) -> None:
-        self._console.update(self._done, self.total, self._refused + self.unreadable)
+        self._console.update(self._done, None, self._refused + self.unreadable, self.read.share)
 
     def summary(self, counts: Counts) -> str:
         seconds = time.monotonic() - self._begin

@@ -32,6 +32,7 @@ from treecast.cli.match import (
 from treecast.document import native_entities
 from treecast.errors import QueryError, TreecastError
 from treecast.inputs import document_files, subscriptions
+from treecast.inputs.archives import ReadProgress
 from treecast.names import printable
 
 if TYPE_CHECKING:
@@ -160,8 +161,8 @@ def replay(index: Index, options: argparse.Namespace, console: Console) -> Total
         console.say(f"treecast: {printable(name)}: {error}")
 
     settings = read_settings(options, index.limits)
-    total = document_files.count(options.documents, settings) if console.shows_progress else None
-    for batch in document_files.batches(options.documents, settings, report):
+    read = document_files.progress_of(options.documents, settings) if console.shows_progress else ReadProgress(None)
+    for batch in document_files.batches(options.documents, settings, report, read):
         for name, data in zip(batch.names, batch.documents, strict=True):
             if len(totals.first) >= NEAR_DOCUMENTS_MAX:
                 break
@@ -171,7 +172,7 @@ def replay(index: Index, options: argparse.Namespace, console: Console) -> Total
                 report(batch.names[row["document"]], row["message"])
             _add(totals, matches, batch, options.examples)
         totals.documents += len(batch.documents)
-        console.update(totals.documents, total, totals.errors)
+        console.update(totals.documents, None, totals.errors, read.share)
     return totals
 
 

@@ -9,6 +9,7 @@ from treecast.cli.console import Console
 from treecast.cli.match import read_settings
 from treecast.errors import PipelineError, TreecastError
 from treecast.inputs import document_files
+from treecast.inputs.archives import ReadProgress
 from treecast.inputs.schematron import Checker, Failure, read_rules
 from treecast.names import printable, printable_lines
 
@@ -28,7 +29,8 @@ def run(options: argparse.Namespace) -> int:
         console.say(f"treecast: {printable(name)}: {error}")
 
     documents = failures = broken = 0
-    for batch in document_files.batches(options.files, settings, report):
+    progress = document_files.progress_of(options.files, settings) if console.shows_progress else ReadProgress(None)
+    for batch in document_files.batches(options.files, settings, report, progress):
         matches, errors = checker.index.match_many(batch.documents, on_error="report")
         for row in errors.to_pylist():
             rule = f"rule {row['subscription']}: " if row["subscription"] is not None else ""
@@ -42,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
                 failures += 1
                 _show(batch.names[number], failure, options.format, console)
         documents += len(batch.documents)
-        console.status(f"checking documents … {documents:,}")
+        console.update(documents, None, refused, progress.share)
     console.clear()
     if not options.quiet:
         console.say(f"{documents:,} documents, {len(checker.rules):,} rules: {broken:,} break {failures:,}")

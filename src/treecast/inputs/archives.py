@@ -20,14 +20,17 @@ from __future__ import annotations
 
 import copy
 import errno
+import os
+import stat
 import sys
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from treecast.errors import PipelineError
 from treecast.inputs.inflate import (
@@ -64,8 +67,35 @@ class Entry:
     stream: Readable
 
 
+@dataclass
+class ReadProgress:
+    """How much of some files has been read, by the position in each as it lies on disk."""
+
+    total_bytes: int | None
+    """None where a size is unknown, such as that of a pipe."""
+    _done_bytes: int = 0
+    _handle: BinaryIO | None = None
+    _size: int = 0
+
+    def begin(self, handle: BinaryIO, size: int) -> None:
+        """The next file is open; the one before has been read."""
+        self._done_bytes += self._size
+        self._handle, self._size = handle, size
+
+    @property
+    def share(self) -> float | None:
+        """From 0 to 1; None where it is unknown."""
+        if self.total_bytes is None:
+            return None
+        position = self._size
+        if self._handle is not None:
+            with suppress(ValueError):  # it is closed: all of it has been read
+                position = min(self._handle.tell(), self._size)
+        return min(1.0, (self._done_bytes + position) / max(1, self.total_bytes))
+
+
 def entries(
-    file: ListedFile, *, pattern: str = EVERY_FILE, ratio_max: int = RATIO_MAX
+    file: ListedFile, *, pattern: str = EVERY_FILE, ratio_max: int = RATIO_MAX, progress: ReadProgress | None = None
 ) -> Iterator[Entry | tuple[str, PipelineError]]:
     """What is in the file; of a member that cannot be opened, its name and why. Raises PipelineError for the file."""
     kind = kind_of(file.path)
@@ -75,6 +105,8 @@ def entries(
             # The length of a pipe is unknown. What comes out of it is bounded by the size of a document.
             size = sys.maxsize if file.bytes == SIZE_UNKNOWN else file.bytes
             budget = Budget(size, ratio_max)
+            if progress is not None:
+                progress.begin(handle, size)
             if kind == "zip":
                 yield from _zip_entries(file.path, handle, pattern, budget)
                 return
@@ -91,9 +123,20 @@ def entries(
         raise unreadable(error) from None
 
 
-def standard_input() -> Entry:
+def standard_input(progress: ReadProgress | None = None) -> Entry:
     """Standard input as a document or a record file, uncompressed if need be."""
+    if progress is not None:
+        progress.begin(sys.stdin.buffer, max(0, standard_input_bytes()))
     return Entry(STDIN, _uncompress(_File(sys.stdin.buffer), Budget(sys.maxsize, RATIO_MAX)))
+
+
+def standard_input_bytes() -> int:
+    """The size of standard input where that is a file, else SIZE_UNKNOWN."""
+    try:
+        status = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError, AttributeError):  # closed, or no file of the system
+        return SIZE_UNKNOWN
+    return status.st_size if stat.S_ISREG(status.st_mode) else SIZE_UNKNOWN
 
 
 def is_compressed(path: str) -> bool:

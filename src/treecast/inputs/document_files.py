@@ -26,9 +26,18 @@ from typing import IO, TYPE_CHECKING, cast
 
 from treecast.document import Limits
 from treecast.errors import DocumentError, DocumentLimitError, PipelineError, TreecastError
-from treecast.inputs.archives import STDIN, Entry, check_unchanged, entries, standard_input, unreadable
+from treecast.inputs.archives import (
+    STDIN,
+    Entry,
+    ReadProgress,
+    check_unchanged,
+    entries,
+    standard_input,
+    standard_input_bytes,
+    unreadable,
+)
 from treecast.inputs.inflate import RATIO_MAX, Readable
-from treecast.inputs.listing import EVERY_FILE, SIZE_UNKNOWN, ListedFile, is_archive, list_files, look
+from treecast.inputs.listing import EVERY_FILE, SIZE_UNKNOWN, ListedFile, list_files, look
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,10 +112,12 @@ class Batch:
         return self.size_bytes >= BATCH_BYTES_MAX or len(self.documents) >= BATCH_DOCUMENTS_MAX
 
 
-def batches(paths: Sequence[str], settings: ReadSettings, report: Report) -> Iterator[Batch]:
+def batches(
+    paths: Sequence[str], settings: ReadSettings, report: Report, progress: ReadProgress | None = None
+) -> Iterator[Batch]:
     """All documents, in order; what cannot be read goes to `report` instead."""
     batch = Batch()
-    for name, document in documents(paths, settings, report):
+    for name, document in documents(paths, settings, report, progress):
         batch.add(name, document)
         if batch.is_full:
             yield batch
@@ -115,10 +126,15 @@ def batches(paths: Sequence[str], settings: ReadSettings, report: Report) -> Ite
         yield batch
 
 
-def documents(paths: Sequence[str], settings: ReadSettings, report: Report) -> Iterator[tuple[str, bytes]]:
+def documents(
+    paths: Sequence[str], settings: ReadSettings, report: Report, progress: ReadProgress | None = None
+) -> Iterator[tuple[str, bytes]]:
     """Names and bytes of all documents, in order; what cannot be read goes to `report` instead."""
     for source in _sources(paths, settings, report):
-        items = _read_entry(standard_input(), settings) if source is None else read_file(source, settings)
+        if source is None:
+            items = _read_entry(standard_input(progress), settings)
+        else:
+            items = read_file(source, settings, progress=progress)
         for item in items:
             if isinstance(item, WholeDocument):
                 yield item.name, item.data
@@ -128,16 +144,15 @@ def documents(paths: Sequence[str], settings: ReadSettings, report: Report) -> I
                 yield from _named_records(item, report)
 
 
-def count(paths: Sequence[str], settings: ReadSettings) -> int | None:
-    """How many documents there will be; None where that is known only after reading."""
-    if settings.rule is not None:
-        return None
-    number = 0
+def progress_of(paths: Sequence[str], settings: ReadSettings) -> ReadProgress:
+    """What `batches` and `documents` tell how much of these files they have read. It looks at the size of each."""
+    total = 0
     for source in _sources(paths, settings, lambda name, error: None):
-        if source is not None and is_archive(source.path):
-            return None
-        number += 1
-    return number
+        size = standard_input_bytes() if source is None else source.bytes
+        if size == SIZE_UNKNOWN:
+            return ReadProgress(None)
+        total += size
+    return ReadProgress(total)
 
 
 def read_document(name: str, settings: ReadSettings) -> bytes:
@@ -196,14 +211,14 @@ def read_record(name: str, settings: ReadSettings) -> bytes:
 
 
 def read_file(
-    file: ListedFile, settings: ReadSettings, part: Part | None = None
+    file: ListedFile, settings: ReadSettings, part: Part | None = None, progress: ReadProgress | None = None
 ) -> Iterator[WholeDocument | RecordRows | Refusal]:
     """What is in a file, or in one part of a record file. What cannot be read is an item, and the rest goes on."""
     try:
         if part is not None:
             yield from _read_part(file, settings, part)
             return
-        for entry in entries(file, pattern=settings.pattern, ratio_max=settings.ratio_max):
+        for entry in entries(file, pattern=settings.pattern, ratio_max=settings.ratio_max, progress=progress):
             if isinstance(entry, tuple):
                 yield Refusal(*entry)
             else:
