@@ -403,6 +403,24 @@ def test_texts_name_no_machine_and_no_unfinished_work() -> None:
     assert wrong == []
 
 
+# treecast is on no package index, and no release of Debian has each version of Java.
+DEAD_ENDS = re.compile(r"""pip install[^\n]*['" ]treecast(?=['"`\s\[]|$)|treecast\[\w|openjdk-\d+""", re.MULTILINE)
+
+
+def test_no_text_sends_readers_to_a_package_that_is_not_there() -> None:
+    assert DEAD_ENDS.search("pip install treecast") and DEAD_ENDS.search("pip install -U 'treecast[serve]'")
+    assert not DEAD_ENDS.search("pip install dist/treecast-0.2.0-py3-none-any.whl")
+    texts = [ROOT / "README.md", ROOT / "SECURITY.md"]
+    for folder in ("src", "docs", "examples", "deploy", "bench"):
+        texts += files(*TEXT_SUFFIXES, under=ROOT / folder)
+    dead_ends = [
+        f"{name_of(path)}: {one}" for path in texts for one in DEAD_ENDS.findall(path.read_text("utf-8", "replace"))
+    ]
+    assert dead_ends == []
+    own_form = [name_of(path) for path in files(".py", under=SOURCE) if "pip install '.[" in path.read_text("utf-8")]
+    assert own_form == ["src/treecast/extras.py"], "a release changes it in one place"
+
+
 def test_functions_have_type_hints() -> None:
     wrong = []
     for path in files(".py"):

@@ -12,7 +12,7 @@ kills; `refused` lists the subscriptions that treecast does not accept; `documen
 files, `broker_documents` what a broker has.
 `write_directories`, `write_payloads`, `PayloadFiles` and `JetStream` take answers away. For whole populations: `pep`
 and `aggregate` work on millions of subscriptions, `generate_documents` and `generate_queries` draw workloads.
-Needs `pip install 'treecast[spark]'` and Java 17.
+Needs the extra `spark` and Java 17 or newer.
 """
 
 from treecast.spark.batch.generate import generate_documents, generate_queries
