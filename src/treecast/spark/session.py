@@ -144,7 +144,7 @@ def check() -> None:
         raise PipelineError(
             "Spark needs Java, and none was found",
             code="TC701",
-            hint=f"install Java {JAVA_VERSION_MIN} or newer (Debian 12 or newer: default-jre-headless), or set JAVA_HOME",
+            hint=f"install Java {JAVA_VERSION_MIN} or newer (Debian: default-jre-headless), or set JAVA_HOME",
         )
     if version < JAVA_VERSION_MIN:
         raise PipelineError(
