@@ -194,6 +194,19 @@ def test_settings_that_do_not_fit_together(
     assert re.search(r'^listen = "0.0.0.0:80" +# TREECAST_UP_LISTEN$', printed, re.MULTILINE)
 
 
+def test_a_rule_with_an_unbound_prefix_names_no_option_of_other_verbs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend = "[[backend]]\nname = 'a'\nurl = 'http://127.0.0.1:1/'\n"
+    rule = "[[rule]]\nname = 'r'\nquery = '//x:a'\nbackends = ['a']\n"
+    (tmp_path / "rules.toml").write_text(backend + rule)
+    with pytest.raises(SystemExit):
+        main(["up", "--data", str(tmp_path / "d"), "--firewall", str(tmp_path / "rules.toml"), "--check"])
+    said = capsys.readouterr().err
+    assert "rule 'r': TC109 the prefix 'x' is not bound to a namespace; bind it in the namespaces of" in said
+    assert "--namespace" not in said
+
+
 def test_a_service_obeys_its_file(tmp_path: Path) -> None:
     (tmp_path / "treecast.toml").write_text(
         'data = "data"\nlisten = "127.0.0.1:0"\nlog_level = "error"\n[door]\ndocument_bytes_max = "10"\n'

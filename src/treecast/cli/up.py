@@ -19,6 +19,7 @@ from treecast import __version__
 from treecast.cli.fleet import worker_of
 from treecast.cli.network import network_of
 from treecast.cli.up_settings import TOP, Effective, Mistake, SettingsError, build, format_settings, resolve, sections
+from treecast.cli.wording import in_words
 from treecast.errors import TreecastError
 from treecast.names import printable_lines
 
@@ -86,7 +87,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
                 return 0
             _run(service, effective)
     except SettingsError as error:
-        parser.exit(2, f"{parser.prog}: {printable_lines(str(error))}\n")
+        parser.exit(2, f"{parser.prog}: {printable_lines(in_words(str(error), options.words))}\n")
     return 0
 
 

@@ -71,6 +71,7 @@ def in_words(message: str, words: Words) -> str:
     """The message with what the reader can type where it names settings of Python, and without what they cannot."""
     message = _RELATIVE.sub(_as_keyword, message)
     message = _LIMIT.sub(lambda found: _limit(found, words), message)
+    message = _BINDING.sub(lambda found: _binding(found[1], words), message)
     splits = bool(_TOO_LONG.search(message)) and "record" in words
     return _HINT.sub(lambda found: _hint(found[1], words, splits=splits), message)
 
@@ -83,7 +84,6 @@ def _limit(found: re.Match[str], words: Words) -> str:
 
 def _hint(hint: str, words: Words, *, splits: bool) -> str:
     """The line of a hint; empty where nothing is left of it. Its alternatives stand between `, or`."""
-    hint = _BINDING.sub(lambda found: _binding(found[1], words), hint)
     alternatives = [one for one in (_alternative(text, words) for text in hint.split(", or ")) if one]
     if splits:
         alternatives.append(f"split it with {words['record']}")

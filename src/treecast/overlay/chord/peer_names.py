@@ -7,7 +7,7 @@
 (True, True, False)
 >>> print(admission.refusal("192.168.0.9:7501"))
 TC611 '192.168.0.9:7501' may not be a peer of this ring
-  hint: start its peers with --allow 192.168.0.9, or with a pattern
+  hint: start treecast peer with --allow 192.168.0.9, or with a pattern
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ class RingAdmission:
     def refusal(self, name: str) -> AccessError:
         """Why not."""
         host = host_of(name)
-        hint = f"start its peers with --allow {host}, or with a pattern" if host else "a peer's name is its address"
+        hint = f"start treecast peer with --allow {host}, or with a pattern" if host else "a peer's name is its address"
         message = f"TC611 {name[:80]!r} may not be a peer of this ring\n  hint: {hint}"
         return AccessError(message, code="TC611", hint=hint)

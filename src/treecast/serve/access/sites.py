@@ -11,7 +11,7 @@ A page of any site can make a browser send requests to addresses that only this 
 >>> check_site([(b"host", b"news.example:8080")], is_change=False, is_open=True)
 Traceback (most recent call last):
 treecast.serve.access.refusals.AccessRefusedError: TC609 without tokens, this service has no other name than localhost
-  hint: ask for it by its address, or start it with --open
+  hint: ask for it by its address, or start treecast up with --open
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check_site(headers: Iterable[tuple[bytes, bytes]], *, is_change: bool, is_op
         raise AccessRefusedError(
             "without tokens, this service has no other name than localhost",
             code="TC609",
-            hint="ask for it by its address, or start it with --open",
+            hint="ask for it by its address, or start treecast up with --open",
         )
     if is_change and (site in OTHER_SITES or (origin and origin.partition(b"://")[2].lower() != host.lower())):
         raise AccessRefusedError(

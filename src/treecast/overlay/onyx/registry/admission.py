@@ -8,7 +8,7 @@ those of brokers, and not of clients. Without certificates everybody who reaches
     (True, True)
     >>> print(admission.refusal("alice"))
     TC610 'alice' may not join this network as a broker
-      hint: start its registry with --allow alice, or with a pattern
+      hint: start treecast registry with --allow alice, or with a pattern
 
 A broker that is refused is told so, now and then: it goes on asking.
 """
@@ -43,7 +43,7 @@ class Admission:
         is_name = bool(broker) and not broker.startswith(HOST) and broker not in self._registries
         if is_name and (not self._allow or any(fnmatchcase(broker, pattern) for pattern in self._allow)):
             return None
-        hint = f"start its registry with --allow {broker}, or with a pattern" if is_name else "give it another name"
+        hint = f"start treecast registry with --allow {broker}, or with a pattern" if is_name else "give it another name"
         message = f"TC610 {broker[:80]!r} may not join this network as a broker\n  hint: {hint}"
         return AccessError(message, code="TC610", hint=hint)
 
