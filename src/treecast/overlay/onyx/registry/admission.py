@@ -43,7 +43,8 @@ class Admission:
         is_name = bool(broker) and not broker.startswith(HOST) and broker not in self._registries
         if is_name and (not self._allow or any(fnmatchcase(broker, pattern) for pattern in self._allow)):
             return None
-        hint = f"start treecast registry with --allow {broker}, or with a pattern" if is_name else "give it another name"
+        start = f"start treecast registry with --allow {broker}, or with a pattern"
+        hint = start if is_name else "give it another name"
         message = f"TC610 {broker[:80]!r} may not join this network as a broker\n  hint: {hint}"
         return AccessError(message, code="TC610", hint=hint)
 
