@@ -64,6 +64,7 @@ def payload(query: str, document: bytes = ORDER, **settings: Any) -> str | None:
         ("for $n in $msg//line[1] return 0.1 + 0.2", "0.30000000000000004"),
         ("for $n in $msg//line[1] return 1000000 * 1000000", "1000000000000"),
         ("for $n in $msg//line where 1 = 2 or $n/@n = 3 return $n/name/text()", "Apple"),
+        ("for $n in $msg//line where string($n/@amount) and $n[lang('')] = false() return string($n/@n)", "2 10"),
         ("for $n in $msg//line where $n[@n = 3]/name return count($n/preceding::tag)", "3"),
     ],
 )  # fmt: skip
@@ -188,17 +189,17 @@ def element(attribute: str, content: str) -> str:
     ("query", "code", "at"),
     [
         ("for $a in $msg/a, $b in $msg/b where $a/@k = $b/@k return $a", "TC116", "$a/@k ="),
-        ("for $a in $msg/a return position()", "TC116", "position"),
+        ("for $a in $msg/a return position()", "TC104", "position"),
         ("for $a in $msg/a return $a/b[@x = $a/@y]", "TC113", "$a/@y"),
         ("for $a in $msg/a return count(b) + 1", "TC104", "b) + 1"),
-        ("for $a in $msg/a return lower-case($a)", "TC116", "lower-case"),
-        ("for $a in $msg/a return $a/comment()", "TC103", "comment()"),
-        ("for $a in $msg/a return ($a/comment() | $a/b)[1]", "TC103", "comment()"),
+        ("for $a in $msg/a return lower-case($a)", "TC103", "lower-case"),
+        ("for $a in $msg/a return $a/comment()", "TC116", "$a/comment()"),
+        ("for $a in $msg/a return ($a/comment() | $a/b)[1]", "TC116", "$a/comment() |"),
         ("for $a in $msg/a return 1 + ", "TC101", ""),
         ("for $a in $msg/a where $a/@x + > 1 return $a", "TC101", "> 1"),
         ("for $a in $msg/a let $x := <b/> return $x + 1", "TC116", "<b/>"),
         ("for $a in $msg/a where matches($a/@x, 'a(') return $a", "TC120", "(')"),
-        ("for $a in $msg/a order by last() return $a", "TC116", "last"),
+        ("for $a in $msg/a order by last() return $a", "TC104", "last"),
     ],
 )  # fmt: skip
 def test_refusals(query: str, code: str, at: str) -> None:

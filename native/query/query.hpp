@@ -6,11 +6,12 @@
 //   TC102  the axis namespace::, or none at all
 //   TC103  a function that XPath 1.0 does not have, id(), or too many or too few arguments
 //   TC104  a relative path at the top level, or an expression that depends on a context
-//   TC105  variables and comments
+//   TC105  variables, comments, and parentheses in place of a step
 //   TC106  an argument or operand that is no path where XPath 1.0 asks for one
 //   TC109  a prefix without a namespace, or an invalid binding
 //   TC110  not UTF-8, or a character that XML does not have
 //   TC112  or, not(), positions and other things that have no place in an ordered pattern
+//   TC116  expressions of XPath 2.0 and XQuery: if (…), for $x, some $x
 //
 //   (TC107 and TC108 belong to transformations, whose paths have to select something; TC14x belongs to the index, TC30x to documents.)
 //   TC321  text longer than query_limits.text_bytes_max

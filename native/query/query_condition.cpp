@@ -1,8 +1,8 @@
 // Reads predicates.
 //
 // Expressions are read with XPath's precedence, and every operand says what it is. Only then is it decided whether the
-// combination belongs to the language: a path against a literal or number, a position against a number, and what `and`,
-// `or` and `not()` make of those. So an error can say what was meant, instead of "syntax error".
+// combination is a pattern: a path against a literal or number, a position against a number, and what `and`,
+// `or` and `not()` make of those.
 #include "document/characters.hpp"
 #include "document/number.hpp"
 #include "query/query_parser.hpp"
@@ -25,9 +25,9 @@ void QueryParser::read_predicates(uint32_t step) {
         Nesting nesting(*this, begin);
         ++scan_.at;
         scan_.skip_space();
-        if (scan_.peek() == ']') refuse("TC101", "the predicate is empty", {begin, scan_.at + 1 - begin}, "leave it out, or write a condition");
+        if (scan_.peek() == ']') no_pattern();
         Operand operand = read_disjunction();
-        close(']');
+        if (!closes(']')) no_pattern();
         end = scan_.at;
         if (!merge_name_test(step, operand)) {
             Operand predicate = as_predicate(operand);
@@ -94,16 +94,13 @@ bool QueryParser::read_word(std::string_view word) {
 // Patterns compare a path with a constant. What else XPath allows, a = b = c among it, is read as a term.
 QueryParser::Operand QueryParser::read_plain_comparison() {
     Operand left = read_union();
-    check_arithmetic();
+    if (arithmetic_follows()) no_pattern();
     Relation relation, again;
     if (!read_relation(relation)) return left;
     Operand right = read_union();
-    check_arithmetic();
+    if (arithmetic_follows()) no_pattern();
     Operand made = compare(left, relation, right);
-    scan_.skip_space();
-    uint32_t at = scan_.at;
-    if (read_relation(again))
-        refuse("TC106", "a comparison cannot be compared again", since(at), "join two comparisons with 'and'");
+    if (read_relation(again)) no_pattern();
     return made;
 }
 
@@ -114,11 +111,11 @@ bool QueryParser::read_relation(Relation& relation) {
     uint32_t at = scan_.at;
     char c = scan_.peek(), next = scan_.peek(1);
     uint32_t size = c == '<' || c == '>' || c == '!' ? (next == '=' || (c == '<' && next == '>') ? 2 : 1) : 1;
+    if ((c == '=' && next == '>') || (c == next && (c == '=' || c == '<' || c == '>'))) refuse_foreign_operator({at, 2});
     if (c == '=') {
-        if (next == '=') refuse("TC101", "'==' is not an operator", {at, 2}, "write '='");
         relation = Relation::eq;
     } else if (c == '!') {
-        if (size == 1) refuse("TC101", "'!' is not an operator", {at, 1}, "write not(…), or '!=' to compare");
+        if (size == 1) refuse_foreign_operator({at, 1});
         relation = Relation::ne;
     } else if (c == '<') {
         relation = next == '>' ? Relation::ne : size == 2 ? Relation::le : Relation::lt;
@@ -133,20 +130,13 @@ bool QueryParser::read_relation(Relation& relation) {
 }
 
 // Arithmetic binds closer than comparison, so it can only follow an operand directly.
-void QueryParser::check_arithmetic() {
-    uint32_t before = scan_.at;
+bool QueryParser::arithmetic_follows() {
+    const uint32_t before = scan_.at;
     scan_.skip_space();
-    Slice found{scan_.at, 1};
-    char c = scan_.peek();
-    if (c != '+' && c != '-' && c != '*') {
-        found = scan_.peek_name();
-        std::string_view word = scan_.view(found);
-        if (word != "div" && word != "mod") {
-            scan_.at = before;
-            return;
-        }
-    }
-    refuse("TC105", "arithmetic is not part of the language", found, "compute the number and write it down");
+    const char c = scan_.peek();
+    const std::string_view word = scan_.view(scan_.peek_name());
+    scan_.at = before;
+    return c == '+' || c == '-' || c == '*' || word == "div" || word == "mod";
 }
 
 // Branches of both sides are linked into one list; a side may be a union in parentheses itself.
@@ -162,9 +152,7 @@ QueryParser::Operand QueryParser::read_union() {
         }
         ++scan_.at;
         Operand right = read_operand();
-        if (left.is != Is::paths || right.is != Is::paths)
-            refuse("TC106", "'|' joins paths", left.is != Is::paths ? left.source : right.source,
-                   "join conditions with 'or'");
+        if (left.is != Is::paths || right.is != Is::paths) no_pattern();
         auto to_end = [&] {
             for (; query_.paths_[last].next != no_entry; ++branches) last = query_.paths_[last].next;
         };
@@ -190,12 +178,7 @@ QueryParser::Operand QueryParser::read_operand() {
     }
     if (c == '"' || c == '\'') {
         Value value;
-        if (!scan_.literal(value.text))
-            refuse("TC101", "the literal is not closed", {begin, scan_.size() - begin},
-                   std::string("end it with ") + c);
-        if (scan_.peek() == c)
-            refuse("TC101", "a quote cannot be doubled in this literal", {scan_.at - 1, 2},
-                   "write it between quotes of the other kind");
+        if (!scan_.literal(value.text) || scan_.peek() == c) no_pattern();
         check_literal(value.text);
         Slice source = since(begin);
         return {Is::literal, false, Relation::eq, append(query_.values_, value, source), source};
@@ -238,14 +221,10 @@ QueryParser::Operand QueryParser::read_inner_path() {
 // Parentheses only group conditions. What follows a path in parentheses would need sets, which a step cannot express.
 QueryParser::Operand QueryParser::read_parenthesis() {
     uint32_t begin = scan_.at;
-    if (scan_.peek(1) == ':') refuse_comment(begin);
     Nesting nesting(*this, begin);
     ++scan_.at;
     Operand inside = read_disjunction();
-    scan_.skip_space();
-    if (scan_.peek() == ',')
-        refuse_here("')'", bound_ ? "join paths with '|', and comparisons with 'or'" : "join comparisons with 'or'");
-    close(')');
+    if (!closes(')')) no_pattern();
     uint32_t end = scan_.at;
     scan_.skip_space();
     if (scan_.peek() == '[' || scan_.peek() == '/')
@@ -267,11 +246,7 @@ QueryParser::Operand QueryParser::read_number() {
         scan_.skip_space();
     }
     value.text = scan_.number();
-    if (!value.text.size)
-        refuse("TC105", "arithmetic is not part of the language", {begin, 1}, "'-' stands before numbers only");
-    Slice rest = scan_.peek_name();
-    if (rest.size && (scan_.peek() == 'e' || scan_.peek() == 'E'))
-        refuse("TC101", "XPath numbers have no exponent", since(begin), "write all the digits");
+    if (!value.text.size || scan_.peek_name().size) no_pattern();
     double size = number_value(scan_.view(value.text));
     value.number = value.negative ? -size : size;
     Slice source = since(begin);
@@ -285,7 +260,7 @@ QueryParser::Operand QueryParser::read_call(Slice name) {
     if (bound_ && function == "count") return read_value(name, Is::count);
     if (bound_ && function == "string") return read_value(name, Is::string);
     bool negation = function == "not", local_name = function == "local-name";
-    if (!negation && !local_name && function != "position" && function != "last") refuse_function(name);
+    if (!negation && !local_name && function != "position" && function != "last") no_pattern();
     Nesting nesting(*this, scan_.at);
     ++scan_.at;
     if (negation) {
@@ -293,17 +268,12 @@ QueryParser::Operand QueryParser::read_call(Slice name) {
         expr.kind = ExprKind::negation;
         Operand inside = as_condition(read_disjunction());
         expr.first = inside.index;
-        close(')');
+        if (!closes(')')) no_pattern();
         return make_condition(expr, inside.positional, since(name.begin));
     }
     scan_.skip_space();
     if (local_name && scan_.peek() == '.' && scan_.peek(1) != '.') ++scan_.at;
-    if (local_name) {
-        scan_.skip_space();
-        if (scan_.peek() != ')')
-            refuse("TC103", "local-name() takes no path", since(name.begin), "write path[local-name()='x']");
-    }
-    close(')');
+    if (!closes(')')) no_pattern();
     Is is = local_name ? Is::local_name : function == "last" ? Is::last : Is::position;
     return {is, false, Relation::eq, no_entry, since(name.begin)};
 }
@@ -314,17 +284,12 @@ QueryParser::Operand QueryParser::read_function(Slice name, Function function) {
     ++scan_.at;
     Operand path = read_union();
     if (path.is == Is::string) path.is = Is::paths;      // of the first item, either way
-    if (path.is != Is::paths || query_.paths_[path.index].next != no_entry)
-        refuse("TC106", "the first argument of " + shown(name) + "() is one path", path.source,
-               "as in " + shown(name) + "(@a, \"x\")");
+    if (path.is != Is::paths || query_.paths_[path.index].next != no_entry) no_pattern();
     scan_.skip_space();
-    if (scan_.peek() != ',') refuse_here("','", shown(name) + "(@a, \"x\")");
+    if (scan_.peek() != ',') no_pattern();
     ++scan_.at;
     Operand text = read_union();
-    if (text.is != Is::literal)
-        refuse("TC106", "the second argument of " + shown(name) + "() is a literal", text.source,
-               text.is == Is::number ? "write it in quotes" : "as in " + shown(name) + "(@a, \"x\")");
-    close(')');
+    if (text.is != Is::literal || !closes(')')) no_pattern();
     Expr expr;
     expr.kind = ExprKind::call;
     expr.function = function;
@@ -333,10 +298,17 @@ QueryParser::Operand QueryParser::read_function(Slice name, Function function) {
     return make_condition(expr, false, since(name.begin));
 }
 
-void QueryParser::close(char bracket) {
+bool QueryParser::closes(char bracket) {
     scan_.skip_space();
-    if (scan_.peek() != bracket) refuse_here(bracket == ']' ? "']'" : "')'", std::string("close it with ") + bracket);
+    if (scan_.peek() != bracket) return false;
     ++scan_.at;
+    return true;
+}
+
+void QueryParser::close(char bracket) {
+    if (!closes(bracket))
+        refuse_operator(bracket == ']' ? "']'" : "')'",
+                        scan_.peek() == ',' ? "join paths with '|', and conditions with 'or'" : std::string("close it with ") + bracket);
 }
 
 QueryParser::Operand QueryParser::make_condition(const Expr& expr, bool positional, Slice source) {
@@ -353,6 +325,7 @@ QueryParser::Operand QueryParser::compare(const Operand& left, Relation relation
     const Operand& object = turn ? left : right;
     if (turn) relation = mirrored(relation);
     Slice source = since(left.source.begin);
+    if (bound_ && (subject.is == Is::position || subject.is == Is::last)) no_pattern();      // there is no context
     if (subject.is == Is::count) return compare_count(subject, relation, object, source);
     if (subject.is == Is::string) return compare_string(subject, relation, object, source);
     Expr expr;
@@ -370,7 +343,7 @@ QueryParser::Operand QueryParser::compare(const Operand& left, Relation relation
                (relation == Relation::eq || relation == Relation::ne)) {
         return {Is::name_test, false, relation, object.index, source};
     } else {
-        refuse_comparison(left, right);
+        no_pattern();
     }
     expr.value = object.index;
     return make_condition(expr, expr.kind != ExprKind::compare, source);
@@ -382,13 +355,12 @@ QueryParser::Operand QueryParser::as_condition(const Operand& operand) {
     if (operand.is == Is::term) return term_condition(operand.index, operand.source);
     bool other = operand.is != Is::paths && operand.is != Is::count && operand.is != Is::name_test;
     bool name = operand.is == Is::name_test && context_ != StepKind::element;
-    if ((other || name) && !bound_) return as_condition(as_term(operand));
+    if (other || name) return as_condition(as_term(operand));
     Expr expr;
     if (operand.is == Is::paths || operand.is == Is::count) {       // a number is true where it is not 0
         expr.first = operand.index;
         return make_condition(expr, false, operand.source);
     }
-    if (operand.is != Is::name_test) refuse_constant(operand);
     // local-name() = "x" becomes a path: self::*[local-name()="x"], or not() of that.
     // It will be printed like this, and the printed text must not be nested too deeply to be read again.
     uint32_t deeper = operand.relation == Relation::eq ? 2 : 3;

@@ -29,10 +29,9 @@ void QueryParser::parse(std::string_view text) {
         read_branches();
     } catch (const Failure& failure) {
         if (failure.limit) throw;
-        const Failure plain = failure;
         go_back(start);
         query_.linear_ = true;
-        read_whole(plain);
+        read_whole();
     }
     // The canonical text may be up to three times as long, and must be readable too.
     if (text.size() > query_limits.text_bytes_max / 4 && query_.text().size() > query_limits.text_bytes_max)
@@ -84,7 +83,7 @@ void QueryParser::read_branches() {
                          query_.paths_[path].source);
         scan_.skip_space();
         if (scan_.ended()) return;
-        if (scan_.peek() != '|' || scan_.peek(1) == '|') refuse_rest();
+        if (scan_.peek() != '|' || scan_.peek(1) == '|') no_pattern();
         ++scan_.at;
     }
 }
@@ -98,18 +97,15 @@ uint32_t QueryParser::read_branch() {
     message_ = scan_.peek() == '$' && read_variable();
     if (scan_.peek() != '/') {
         if (message_) refuse_everything(since(begin));
-        refuse_start();
+        if (scan_.peek() == '(')
+            refuse("TC105", "this path takes no parentheses", {begin, 1}, "(//a)[1] is /descendant::a[1]; (/a | /b)/c is /a/c | /b/c");
+        no_pattern();
     }
     ++scan_.at;
     bool gap = scan_.peek() == '/';
     if (gap) ++scan_.at;
     scan_.skip_space();
     if (!gap && (scan_.ended() || scan_.peek() == '|')) refuse_everything(since(begin));
-    if (scan_.peek() == '[') {
-        std::string hint = gap ? "//*[" : "/*[";
-        refuse("TC101", "there is no step before this predicate", {scan_.at, 1},
-               "write '" + hint + "…]' for any element");
-    }
     return read_path(true, gap, begin);
 }
 
@@ -166,9 +162,7 @@ void QueryParser::read_more_steps(Steps& steps) {
                 break;
             }
             // x/[p] means x[p]: the predicates go to the step before.
-            if (gap || steps.gap || steps.bare || steps.last == no_entry)
-                refuse("TC101", "there is no step before this predicate", {scan_.at, 1},
-                       "write '*[…]' for any element");
+            if (gap || steps.gap || steps.bare || steps.last == no_entry) no_pattern();
             read_predicates(steps.last);
             end = scan_.at;
         }
@@ -188,12 +182,11 @@ void QueryParser::read_step(Steps& steps) {
         return;
     }
     if (c == '.') {
-        if (scan_.peek(1) == '.') refuse_parent(begin);
+        if (scan_.peek(1) == '.') refuse_direction("parent", {begin, 2});
         ++scan_.at;
         steps.bare = true;
         scan_.skip_space();
-        if (scan_.peek() == '[')
-            refuse("TC105", "'.' takes no predicate", {scan_.at, 1}, "put it on the step before, or write self::*[…]");
+        if (scan_.peek() == '[') no_pattern();
         scan_.at = begin + 1;
         return;
     }
@@ -217,10 +210,10 @@ void QueryParser::read_step(Steps& steps) {
                 read_node_test(steps, axis, begin);
                 return;
             }
-            refuse_axis(name);
+            refuse_direction(scan_.view(name), {begin, scan_.at + 2 - begin});
         }
         if (scan_.peek() == '(') {
-            read_kind_test(steps, Axis::child, false, name, begin);
+            read_kind_test(steps, Axis::child, name, begin);
             return;
         }
         scan_.at = end;
@@ -238,16 +231,14 @@ void QueryParser::read_node_test(Steps& steps, Axis axis, uint32_t begin) {
     step.kind = axis == Axis::attribute ? StepKind::attribute : StepKind::element;
     if (scan_.peek() == '*') {
         ++scan_.at;
-        if (scan_.peek() == ':')
-            refuse("TC101", "'*:' is not XPath 1.0", {scan_.at - 1, 2},
-                   "write *[local-name()='x'] for x in any namespace");
+        if (scan_.peek() == ':') no_pattern();
     } else {
         Slice name = scan_.name();
-        if (!name.size) refuse_here("a step");
+        if (!name.size) no_pattern();
         uint32_t end = scan_.at;
         scan_.skip_space();
         if (scan_.peek() == '(') {
-            read_kind_test(steps, axis, true, name, begin);
+            read_kind_test(steps, axis, name, begin);
             return;
         }
         scan_.at = end;
@@ -258,19 +249,16 @@ void QueryParser::read_node_test(Steps& steps, Axis axis, uint32_t begin) {
 }
 
 // text(), and node() where it only connects. `name` has been read, but not the parenthesis.
-void QueryParser::read_kind_test(Steps& steps, Axis axis, bool axis_written, Slice name, uint32_t begin) {
+void QueryParser::read_kind_test(Steps& steps, Axis axis, Slice name, uint32_t begin) {
     std::string_view kind = scan_.view(name);
     bool known = kind == "text" || kind == "node" || kind == "comment" || kind == "processing-instruction";
-    if (!known) {
-        if (!axis_written) refuse_function(name, true);
-        refuse_here("a step");
-    }
+    if (!known) no_pattern();
     bool connects = kind == "node" && (axis == Axis::self || axis == Axis::descendant_or_self);
     bool text = kind == "text" && (axis == Axis::child || axis == Axis::descendant);
     if (!connects && !text) refuse_kind_test(name, axis);
     ++scan_.at;
     scan_.skip_space();
-    if (scan_.peek() != ')') refuse_here("')'");
+    if (scan_.peek() != ')') no_pattern();
     ++scan_.at;
     if (text) {
         Step step;
@@ -389,7 +377,8 @@ Slice QueryParser::store_uri(size_t binding, std::string_view uri) {
 
 // Recursive descent uses the native stack, so depth needs a limit.
 QueryParser::Nesting::Nesting(QueryParser& parser, uint32_t at) : parser_(parser) {
-    if (++parser_.depth_ > query_limits.depth_max) parser_.refuse_depth({at, 1});
+    if (parser_.depth_ == query_limits.depth_max) parser_.refuse_depth({at, 1});
+    ++parser_.depth_;
 }
 
 }  // namespace treecast

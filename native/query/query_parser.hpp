@@ -48,7 +48,7 @@ protected:
     void read_more_steps(Steps& steps);
     void read_step(Steps& steps);
     void read_node_test(Steps& steps, Axis axis, uint32_t begin);
-    void read_kind_test(Steps& steps, Axis axis, bool axis_written, Slice name, uint32_t begin);
+    void read_kind_test(Steps& steps, Axis axis, Slice name, uint32_t begin);
     void read_name(Step& step, Slice first);
     void append_step(Steps& steps, Step step);
     void settle(const Steps& steps);
@@ -76,21 +76,18 @@ protected:
     virtual void check_literal(Slice) {}
     // count(…), string(…), and variables that hold one of them or a constant.
     virtual bool read_held(Operand&) { return false; }
-    virtual Operand read_value(Slice name, Is) { refuse_function(name); }
-    virtual Operand compare_string(const Operand& string, Relation, const Operand& value, Slice) {
-        refuse_comparison(string, value);
-    }
-    virtual Operand compare_count(const Operand& counted, Relation, const Operand& number, Slice) {
-        refuse_comparison(counted, number);
-    }
+    virtual Operand read_value(Slice, Is) { no_pattern(); }
+    virtual Operand compare_string(const Operand&, Relation, const Operand&, Slice) { no_pattern(); }
+    virtual Operand compare_count(const Operand&, Relation, const Operand&, Slice) { no_pattern(); }
     Operand make_condition(const Expr& expr, bool positional, Slice source);
     Operand compare(const Operand& left, Relation relation, const Operand& right);
     Operand as_condition(const Operand& operand);
     Operand as_predicate(const Operand& operand);
     bool merge_name_test(uint32_t step, const Operand& operand);
     bool read_relation(Relation& relation);
+    bool closes(char bracket);
     void close(char bracket);
-    void check_arithmetic();
+    bool arithmetic_follows();
 
     // query_term.cpp
     uint32_t read_term();
@@ -111,6 +108,7 @@ protected:
     void read_term_steps(Term& path, bool gap);
     void read_term_step(TermStep& step);
     void read_term_test(TermStep& step);
+    bool predicate_follows();
     uint32_t join_terms(TermKind kind, TermType type, const std::vector<uint32_t>& operands, uint32_t begin);
     uint32_t append_term(Term term, uint32_t begin);
 
@@ -123,16 +121,15 @@ protected:
     };
     Mark mark() const;
     void go_back(const Mark& mark);
-    // Reads with `plain`, and if that fails with `other`. If both fail, the failure is that of the one that came further.
+    // Reads with `plain`, and if that fails with `other`, whose failure is the answer.
     template <class Plain, class Other> auto read_either(Plain plain, Other other);
-    void read_whole(const Failure& plain);
+    void read_whole();
     Operand as_term(const Operand& operand);
     Operand term_condition(uint32_t term, Slice source);
     uint32_t simplify_count(const Term& comparison);
     uint32_t counted(const Term& path, uint32_t least, Slice source);
     uint32_t denied(uint32_t expr, Slice source);
     void check_bound(uint32_t term);
-    [[noreturn]] void refuse_relative(uint32_t term);
 
     // query_relax.cpp
     uint32_t relax(uint32_t term);
@@ -190,16 +187,24 @@ protected:
     [[noreturn]] void refuse(const char* code, std::string message, Slice where, std::string hint = {});
     [[noreturn]] void refuse_limit(const char* code, const char* what, const char* name, uint32_t limit, Slice where);
     [[noreturn]] void refuse_depth(Slice where);
+    [[noreturn]] void no_pattern();
     [[noreturn]] void refuse_here(const char* expected, std::string hint = {});
+    [[noreturn]] void refuse_operator(const char* expected, std::string hint = {});
+    void refuse_foreign_operator(Slice sign);
+    void check_opening(Slice name);
+    void check_slip(Slice name);
     [[noreturn]] void refuse_axis(Slice name);
-    [[noreturn]] void refuse_parent(uint32_t at);
+    [[noreturn]] void refuse_direction(std::string_view axis, Slice where);
     [[noreturn]] void refuse_function(Slice name, bool step = false);
     [[noreturn]] void refuse_comment(uint32_t at);
     [[noreturn]] void refuse_kind_test(Slice name, Axis axis);
-    [[noreturn]] void refuse_start();
-    [[noreturn]] void refuse_rest();
-    [[noreturn]] void refuse_comparison(const Operand& left, const Operand& right);
-    [[noreturn]] void refuse_constant(const Operand& operand);
+    [[noreturn]] void refuse_relative(uint32_t term);
+    Slice without_parentheses(Slice source) const;
+    [[noreturn]] void refuse_context(const Term& call);
+    [[noreturn]] void refuse_relative_path(Slice path);
+    // An item that expressions can name where there is no context: a variable. Empty where there are none.
+    virtual std::string context_free_item() const { return {}; }
+    virtual void check_reserved(Slice) {}
     [[noreturn]] void refuse_variable(Slice where);
     [[noreturn]] void refuse_unbound(std::string_view prefix, Slice where);
     [[noreturn]] void refuse_everything(Slice where);
@@ -235,8 +240,7 @@ protected:
     bool in_term_predicate_ = false;         // inside a predicate of a term
     bool bound_ = false;                     // in a transformation, outside brackets: paths start at variables
     bool clauses_ = false;                   // in a transformation with variables
-    static constexpr const char* absolute_hint = "a query is an absolute path such as /a/b or //b";
-    const char* usual_hint_ = absolute_hint;
+    const char* usual_hint_ = "";            // of a syntax error for which there is no other
     bool default_bound_ = false;             // unprefixed element names have the namespace default_uri_
     Slice default_uri_;
 };

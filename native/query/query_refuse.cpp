@@ -8,63 +8,89 @@ namespace treecast {
 
 namespace {
 
+// For paths that can only go down: what a list of steps changes, and what a `for` ranges over.
 constexpr Advice axis_advice[] = {
-    {"parent", "write the condition as a predicate: /a[b]/c for /a/b/../c"},
-    {"ancestor", "start at the ancestor: //a[@x]//b for //b[ancestor::a[@x]]"},
-    {"ancestor-or-self", "start at the ancestor: //a[@x]//b for //b[ancestor::a[@x]]"},
-    {"following", "test both from a common ancestor: //c[a][b], or a subscription with ordered=True"},
-    {"following-sibling", "test both from their parent: /p[a][b], or a subscription with ordered=True"},
-    {"preceding", "test both from a common ancestor: //c[a][b], or a subscription with ordered=True"},
-    {"preceding-sibling", "test both from their parent: /p[a][b], or a subscription with ordered=True"},
-    {"namespace", "bind a prefix and test names with it: p:*"},
+    {"parent", "write //*[a] for //a/.."},
+    {"ancestor", "write //b[.//a] for //a/ancestor::b"},
+    {"ancestor-or-self", "write //b[descendant-or-self::a] for //a/ancestor-or-self::b"},
+    {"following", "write //b[preceding::a] for //a/following::b"},
+    {"following-sibling", "write //b[preceding-sibling::a] for //a/following-sibling::b"},
+    {"preceding", "write //b[following::a] for //a/preceding::b"},
+    {"preceding-sibling", "write //b[following-sibling::a] for //a/preceding-sibling::b"},
 };
 
+// Functions of XPath 2.0 and of XSLT that have a replacement. Prefixes that are usual for them are cut off before the search.
 constexpr Advice function_advice[] = {
-    {"count", "[x] tests for one x, [x[3]] for three"},
-    {"boolean", "write the path itself: [x]"},
-    {"string", "write the path itself: [x = \"…\"]"},
-    {"number", "compare with a number: [x = 1]"},
-    {"true", "leave it out"},
-    {"false", "leave it out"},
-    {"name", "write p:x, or *[local-name()='x']"},
-    {"namespace-uri", "bind a prefix and write p:x or p:*"},
-    {"normalize-space", "compare the text as it stands, or use contains(x, \"…\")"},
-    {"string-length", "[x != \"\"] tests for text"},
-    {"substring", "use starts-with(x, \"…\") or contains(x, \"…\")"},
-    {"substring-before", "use contains(x, \"…\")"},
-    {"substring-after", "use contains(x, \"…\")"},
     {"ends-with", "use substring(x, string-length(x) - 2) = \"…\", which is for three characters"},
     {"lower-case", "use translate(x, \"ABC\", \"abc\") with all letters that may occur"},
     {"upper-case", "use translate(x, \"abc\", \"ABC\") with all letters that may occur"},
-    {"concat", "compare the parts one by one"},
-    {"exists", "write the path itself: [x]"},
-    {"empty", "write not(x)"},
+    {"exists", "write the path itself, or boolean(path)"},
+    {"empty", "write not(path)"},
+    {"data", "write the path itself, or string(path)"},
     {"id", "test the attribute: //*[@id = \"…\"]"},
-    {"lang", "test the attribute: [@xml:lang = \"en\"]"},
+    {"test", "write matches(x, \"…\")"},
+    {"avg", "write sum(x) div count(x)"},
+    {"max", "compare with the path: x > 3 holds where some x is greater than 3"},
+    {"min", "compare with the path: x < 3 holds where some x is less than 3"},
+    {"abs", "compare with both: x > 3 or x < -3"},
+    {"string-join", "write concat(x, \"…\", y)"},
+    {"replace", "write translate(x, \"a\", \"b\") for single characters"},
+    {"doc", "the document is the one that is matched: $msg"},
+    {"document", "the document is the one that is matched: $msg"},
+    {"collection", "the document is the one that is matched: $msg"},
+    {"decimal", "write number(x)"},
+    {"integer", "write number(x)"},
+    {"int", "write number(x)"},
+    {"long", "write number(x)"},
+    {"double", "write number(x)"},
+    {"float", "write number(x)"},
 };
 
-// For `where` and `if (…)`: there are no brackets, and paths start at variables.
-constexpr Advice clause_advice[] = {
-    {"boolean", "write the path itself: where $n/a"},
-    {"exists", "write the path itself: where $n/a"},
-    {"empty", "write not($n/a)"},
-    {"data", "write the path itself: $n/a = \"…\""},
-    {"number", "compare with a number: $n/a = 1"},
-    {"name", "write $n/self::a"},
-    {"local-name", "write $n/self::a, or $n/self::*[local-name()='a']"},
-    {"string-length", "$n/a != \"\" tests for text"},
-    {"lower-case", "compare with each spelling: $n/a = \"x\" or $n/a = \"X\""},
-    {"upper-case", "compare with each spelling: $n/a = \"x\" or $n/a = \"X\""},
-    {"id", "test the attribute: $n/a[@id = \"…\"]"},
-    {"lang", "test the attribute: $n/@xml:lang = \"en\""},
+// Words that begin an expression of XPath 2.0 and XQuery.
+constexpr Advice opening_advice[] = {
+    {"if", "write (a and b) or (not(a) and c) for the condition if (a) then b else c"},
+    {"for", "leave it out: a condition on a path holds where some item of the path satisfies it"},
+    {"some", "leave it out: a condition on a path holds where some item of the path satisfies it, as in b = 1"},
+    {"every", "write not() of the opposite: not(b != 1)"},
+    {"let", "write the value in place of the variable"},
+};
+
+// Operators that XPath 1.0 does not have.
+constexpr Advice operator_advice[] = {
+    {"eq", "write '='"},
+    {"ne", "write '!='"},
+    {"lt", "write '<'"},
+    {"le", "write '<='"},
+    {"gt", "write '>'"},
+    {"ge", "write '>='"},
+    {"is", "write count(a | b) = 1 for two paths that select one item each"},
+    {"to", "compare with both ends: x >= 1 and x <= 3"},
+    {"idiv", "write floor(a div b)"},
+    {"union", "write '|'"},
+    {"intersect", "write one path with both conditions: //a[b][c]"},
+    {"except", "write one path with a condition: //a[not(b)]"},
+    {"instance", "leave it out: the values of a document have no types"},
+    {"castable", "write number(x) = number(x), which holds where x is a number"},
+    {"cast", "write number(x) or string(x)"},
+    {"treat", "leave it out: the values of a document have no types"},
+    {"&&", "write 'and'"},
+    {"&", "write 'and'"},
+    {"||", "write 'or', or concat(a, b) to join texts"},
+    {"==", "write '='"},
+    {"=>", "write the call itself: f(x) for x => f()"},
+    {"<<", "write a path with following::"},
+    {">>", "write a path with preceding::"},
+    {"!", "write not(…), or '!=' to compare"},
 };
 
 // Built from the table of functions, so that the hint never lags behind the language.
 std::string function_hint() {
-    std::string list = "the functions are those of XPath 1.0: ";
+    std::string list = "the functions are ";
     for (const TermFunctionTraits& traits : term_functions) ((list += traits.name) += "()") += traits.function == term_functions.back().function ? "" : ", ";
     return list;
 }
+
+constexpr const char* relative_message = "the path is relative, and there is nothing that it could start from";
 
 // The characters that word processors put in place of quotes.
 constexpr std::string_view typographic_quotes[] = {"\u201C", "\u201D", "\u201E", "\u2018", "\u2019", "\u00B4"};
@@ -81,6 +107,13 @@ bool differs_by_a_slip(std::string_view a, std::string_view b) {
     return swapped || rest_a.substr(1) == rest_b.substr(1);
 }
 
+// The prefixes that functions of XPath 2.0, the types of XML Schema and EXSLT usually have.
+bool is_usual_prefix(std::string_view prefix) {
+    for (std::string_view usual : {"fn", "xs", "xsd", "re", "math", "str", "set", "exsl", "date"})
+        if (prefix == usual) return true;
+    return false;
+}
+
 // The word with which the user meant to open a list of steps or a FLWR query; empty if it is none of them.
 std::string_view nearest_opening(std::string_view word) {
     for (std::string_view opening : {"drop", "keep", "rename", "unwrap", "from", "for"})
@@ -89,6 +122,9 @@ std::string_view nearest_opening(std::string_view word) {
 }
 
 }  // namespace
+
+// A text that is no pattern. Whether it is a query all the same, and if not why, is known when it has been read as a term.
+void QueryParser::no_pattern() { throw Failure(Family::query, "", "", scan_.at); }
 
 // Text of strangers may be long; messages show its beginning.
 std::string QueryParser::shown(Slice slice, size_t bytes_max) const {
@@ -127,58 +163,89 @@ void QueryParser::refuse_here(const char* expected, std::string hint) {
     if (!found.size) found = {scan_.at, scan_.character_size(scan_.at)};
     std::string_view word = scan_.view(found);
     char next = scan_.peek(1);
-    if (word == "$" && !bound_) {
+    if (word == "$" && !clauses_) {
         ++scan_.at;
         found = {found.begin, 1 + scan_.name().size};
         refuse_variable(found);
     }
     if (word == "(" && next == ':') refuse_comment(found.begin);
-    if (word == "(" && !bound_)
+    if (word == "(" && std::string_view(expected) == "a step")
         refuse("TC105", "parentheses cannot stand in place of a step", found, "write a/(b | c) as a/b | a/c");
     for (std::string_view quote : typographic_quotes)
         if (word == quote) hint = "write literals in plain quotes, \"…\" or '…'";
-    if (word == "&") hint = "write 'and'";
-    if (word == "|" && next == '|') hint = "write 'or'";
     if (word == "!") hint = "write not(…)";
-    if (word == "eq") hint = "write '='";
-    if (word == "ne") hint = "write '!='";
-    if (word == "lt" || word == "le" || word == "gt" || word == "ge") hint = "write '<', '<=', '>' or '>='";
-    if (word == "/" && !bound_) hint = "one '/' for children, '//' for descendants";
+    if (word == "/") hint = "one '/' for children, '//' for descendants";
     refuse("TC101", wanted + ", found '" + shown(found) + "'", found, std::move(hint));
+}
+
+// What follows a complete operand is no operator of XPath 1.0, or cannot stand there at all.
+void QueryParser::refuse_operator(const char* expected, std::string hint) {
+    scan_.skip_space();
+    Slice found = scan_.peek_name();
+    std::string_view rest = scan_.view(scan_.at, scan_.size());
+    for (std::string_view sign : {"&&", "||", "&", "!"})
+        if (!found.size && rest.starts_with(sign)) found = {scan_.at, static_cast<uint32_t>(sign.size())};
+    refuse_foreign_operator(found);
+    refuse_here(expected, std::move(hint));
+}
+
+void QueryParser::refuse_foreign_operator(Slice sign) {
+    std::string hint = find_advice(operator_advice, scan_.view(sign));
+    if (!hint.empty()) refuse("TC101", "'" + shown(sign) + "' is not an operator", sign, std::move(hint));
+}
+
+// A word that begins an expression of XQuery and XPath 2.0, as in if (…) and some $x, or a misspelt one.
+void QueryParser::check_opening(Slice name) {
+    const char next = scan_.peek();
+    if (next != '$' && next != '(') return;
+    const std::string_view word = scan_.view(name);
+    if (std::string hint = find_advice(opening_advice, word); !hint.empty() && (word == "if") == (next == '('))
+        refuse("TC116", "'" + std::string(word) + "' is not part of the language", name, std::move(hint));
+    if (next == '$') check_slip(name);
+}
+
+// A text that begins with a word and then a path or a variable: the first word of a list of steps or a FLWR query, misspelt.
+void QueryParser::check_slip(Slice name) {
+    const std::string_view before = scan_.view(0, name.begin);
+    if (before.find_first_not_of(" \t\r\n") != std::string_view::npos) return;
+    if (std::string_view opening = nearest_opening(scan_.view(name)); !opening.empty())
+        refuse("TC104", relative_message, name, "did you mean " + std::string(opening) + "?");
 }
 
 // An axis that exists in XPath gets advice; any other word gets the list of axes.
 void QueryParser::refuse_axis(Slice name) {
-    std::string_view axis = scan_.view(name);
-    std::string hint = find_advice(axis_advice, axis);
     Slice where{name.begin, scan_.at + 2 - name.begin};
-    if (hint.empty())
-        refuse("TC102", "there is no axis '" + shown(name) + "'", where,
-               "the axes are those of XPath 1.0 without namespace::");
-    refuse("TC102", "unsupported axis: '" + shown(name) + "' cannot be matched on a stream", where, hint);
+    if (scan_.view(name) == "namespace")
+        refuse("TC102", "the axis namespace:: is not part of the language", where, "bind a prefix, and name elements and attributes with it: p:*");
+    refuse("TC102", "there is no axis '" + shown(name) + "'", where, "the axes are those of XPath 1.0 without namespace::");
 }
 
-void QueryParser::refuse_parent(uint32_t at) {
-    refuse("TC102", "unsupported axis: '..' cannot be matched on a stream", {at, 2},
-           find_advice(axis_advice, "parent"));
+// In a path that goes down only.
+void QueryParser::refuse_direction(std::string_view axis, Slice where) {
+    refuse("TC102", "this path goes down only, and '" + shown(where) + "' does not", where, find_advice(axis_advice, axis));
 }
 
-// `step` means that the call was found where a step belongs, which changes the advice.
+// `step` means that the call was found where a step belongs. `name` may have a prefix.
 void QueryParser::refuse_function(Slice name, bool step) {
     scan_.at = name.end();
     scan_.skip_space();
     if (scan_.peek(1) == ':') refuse_comment(scan_.at);
     Slice where{name.begin, scan_.at + 1 - name.begin};
-    std::string_view function = scan_.view(name);
-    bool known = find_function(function) != nullptr;
-    for (std::string_view other : {"not", "position", "last", "local-name"}) known = known || function == other;
-    if (known || (step && !clauses_ && find_term_function(function)))
-        refuse("TC103", shown(name) + "() cannot stand in place of a step", where, "write it as a predicate, in brackets");
-    std::string hint = find_advice(function_advice, function);
-    if (clauses_ && function == "count") hint = "count($n/a) stands in where and if (…), outside brackets";
-    if (std::string clause = find_advice(clause_advice, function); bound_ && !clause.empty()) hint = clause;
-    if (step && clauses_ && (function == "string" || function == "name" || function == "data"))
-        hint = "the function stands round the path: " + std::string(function == "name" ? "name" : "string") + "($n/a)";
+    std::string_view function = scan_.view(name), prefix;
+    if (size_t colon = function.find(':'); colon != std::string_view::npos) {
+        prefix = function.substr(0, colon);
+        function.remove_prefix(colon + 1);
+    }
+    const TermFunctionTraits* known = find_term_function(function);
+    const std::string spelt(cut_text(function, 60));
+    if (known && prefix.empty() && step)
+        refuse("TC103", spelt + "() cannot stand in place of a step", where,
+               known->arguments_min < 2 && known->type != TermType::boolean && known->function != TermFunction::position && known->function != TermFunction::last
+                   ? "the function stands round the path: " + spelt + "(//a)"
+                   : "write it in brackets behind the step");
+    std::string hint;
+    if (known) hint = "write " + spelt + "(…), without a prefix";
+    else if (prefix.empty() || is_usual_prefix(prefix)) hint = find_advice(function_advice, function);
     if (hint.empty()) hint = function_hint();
     refuse("TC103", "the function " + shown(name) + "() is not part of the language", where, hint);
 }
@@ -194,117 +261,12 @@ void QueryParser::refuse_kind_test(Slice name, Axis axis) {
     scan_.skip_space();
     Slice where{name.begin, scan_.at + 1 - name.begin};
     std::string_view kind = scan_.view(name);
-    std::string hint = "paths select elements, attributes and text()";
+    std::string hint = "this path selects elements, attributes and text()";
     if (kind == "node" && axis == Axis::attribute) hint = "write @*";
     if (kind == "node" && axis == Axis::child) hint = "write *, or text()";
     if (kind == "node" && axis == Axis::descendant) hint = "write //*";
     if (kind == "text") hint = "text() stands below an element: a/text() or a//text()";
-    refuse("TC103", "the test " + shown(name) + "() cannot be matched here", where, hint);
-}
-
-// A branch that does not start with '/'. The hint repeats the user's own path with a slash in front.
-void QueryParser::refuse_start() {
-    uint32_t begin = scan_.at;
-    if (scan_.ended())
-        refuse("TC101", begin ? "expected a path, but the query ends here" : "the query is empty", {begin, 0},
-               absolute_hint);
-    char c = scan_.peek();
-    if (c == '(') {
-        if (scan_.peek(1) == ':') refuse_comment(begin);
-        refuse("TC105", "a path at the top level takes no parentheses", {begin, 1},
-               "(//a)[1] is /descendant::a[1]; (/a | /b)/c is /a/c | /b/c");
-    }
-    if (c == '<') refuse("TC105", "constructors are not paths", {begin, 1}, absolute_hint);
-    bool dot = c == '.';
-    if (dot && scan_.peek(1) == '.') refuse_parent(begin);
-    Slice name = scan_.peek_name();
-    if (!name.size && !dot && c != '*' && c != '@') refuse_here("a path", absolute_hint);
-    if (name.size) {
-        scan_.at = name.end();
-        scan_.skip_space();
-        std::string_view word = scan_.view(name);
-        if (scan_.peek() == '(' && word != "text") refuse_function(name);
-        if (word == "for" && scan_.peek() == '$')
-            refuse("TC105", "FLWR expressions are not paths", name, absolute_hint);
-        if (scan_.peek() == ':' && scan_.peek(1) == ':' && word != "child" && word != "descendant" && word != "self" &&
-            word != "descendant-or-self" && word != "attribute")
-            refuse_axis(name);
-    }
-    // A word and then a path: a list of steps or a FLWR query whose first word is misspelt.
-    if (name.size && scan_.at > name.end() && (scan_.peek() == '/' || scan_.peek() == '$'))
-        if (std::string_view step = nearest_opening(scan_.view(name)); !step.empty())
-            refuse("TC104", "the path is relative, and there is nothing that it could start from", name,
-                   "did you mean " + std::string(step) + "?");
-    // The user's own path, up to the next '|' and without './'.
-    std::string_view rest = scan_.view(begin, scan_.size());
-    rest = rest.substr(0, rest.find('|'));
-    while (rest.substr(0, 2) == "./" && rest.substr(0, 3) != ".//") rest.remove_prefix(2);
-    if (rest.substr(0, 3) == ".//") rest.remove_prefix(3);
-    while (!rest.empty() && (rest.back() == ' ' || rest.back() == '\n' || rest.back() == '\t')) rest.remove_suffix(1);
-    std::string own(cut_text(rest, 120));
-    if (own.size() < rest.size()) own += "…";
-    std::string hint = "write /" + own + " from the root element, or //" + own + " anywhere";
-    if (c == '@' || rest.substr(0, 4) == "text") hint = "write //" + own;
-    if (own.empty() || own == ".") hint = "write /* for the root element, or //* for any";
-    uint32_t end = begin;
-    constexpr std::string_view stops = "/[| \t\r\n";
-    while (end < scan_.size() && stops.find(scan_.view(end, end + 1)) == std::string_view::npos) ++end;
-    refuse("TC104", "the path is relative, and there is nothing that it could start from", {begin, end - begin}, hint);
-}
-
-// Something follows a complete path at the top level.
-void QueryParser::refuse_rest() {
-    char c = scan_.peek();
-    Slice word = scan_.peek_name();
-    std::string_view text = scan_.view(word);
-    if (c == '=' || c == '!' || c == '<' || c == '>')
-        refuse("TC106", "a path at the top level cannot be compared", {scan_.at, 1},
-               "write the comparison as a predicate: /a[. = \"x\"]");
-    if (text == "and" || text == "or")
-        refuse("TC105", "'" + shown(word) + "' cannot join paths at the top level", word,
-               text == "or" ? "write '|'" : "write it as a predicate: /*[a and b]");
-    check_arithmetic();
-    if (c == ']' || c == ')')
-        refuse("TC101", std::string("nothing is open that '") + c + "' could close", {scan_.at, 1}, "leave it out");
-    refuse_here("'/', '[', '|' or the end of the query",
-                c == ',' ? "write '|', or put what is to be built into parentheses: ($msg/a, $msg/b)" : "");
-}
-
-// The order of the tests matters: the most specific message comes first.
-void QueryParser::refuse_comparison(const Operand& left, const Operand& right) {
-    Slice where = since(left.source.begin);
-    auto constant = [](const Operand& o) { return o.is == Is::literal || o.is == Is::number; };
-    auto has = [&](Is is) { return left.is == is || right.is == is; };
-    auto path = [](const Operand& o) { return o.is == Is::paths || o.is == Is::string; };
-    if (path(left) && path(right))
-        refuse("TC106", "a path is compared with a path", where, "one side of a comparison is a literal or a number");
-    if (constant(left) && constant(right))
-        refuse("TC106", "two constants are compared", where,
-               "leave it out: it is the same for every document");
-    if (has(Is::condition) || has(Is::name_test))
-        refuse("TC106", "a condition is compared", where, "write the condition itself, or not(…)");
-    if (has(Is::local_name))
-        refuse("TC106", "local-name() is compared with = or != to a literal only", where, "write *[local-name()='x']");
-    if (has(Is::count))
-        refuse("TC106", "count() is compared with a number only", where, "write a number, as in count($n/a) > 1");
-    if (has(Is::literal))
-        refuse("TC106", "a position is compared with a literal", where, "write the number without quotes");
-    refuse("TC106", "a position is compared with a number or with last() only", where,
-           "write a number, as in [position() < 3]");
-}
-
-// A constant as a condition is legal XPath but always true or always false, so it is a mistake here.
-void QueryParser::refuse_constant(const Operand& operand) {
-    std::string hint;
-    if (operand.is == Is::number) hint = "write position() = " + shown(operand.source);
-    if (operand.is == Is::last) hint = "write position() = last()";
-    if (operand.is == Is::position) hint = "write position() = 1, or any other number";
-    if (operand.is == Is::local_name) hint = "write local-name()='x'";
-    if (operand.is == Is::string) hint = "compare it: " + shown(operand.source) + " != \"\"";
-    if (operand.is == Is::literal) hint = "compare it with a path: [. = " + shown(operand.source) + "]";
-    if (bound_ && (operand.is == Is::literal || operand.is == Is::number))
-        hint = "compare it with a path: $n/a = " + shown(operand.source);
-    refuse("TC106", shown(operand.source) + " is no condition", operand.source, hint);
+    refuse("TC103", "the test " + shown(name) + "() cannot stand here", where, hint);
 }
 
 void QueryParser::refuse_variable(Slice where) {
@@ -315,10 +277,72 @@ void QueryParser::refuse_variable(Slice where) {
            "$msg/a means /a");
 }
 
-// A term that depends on where it is asked.
+// A term that depends on a context, where there is none: names the first path or function in it that does.
 void QueryParser::refuse_relative(uint32_t term) {
-    refuse("TC104", "the expression depends on a context, and at the top there is none", query_.terms_[term].source,
-           "start its paths at the document: count(//a) for count(a)");
+    const Term* found = &query_.terms_[term];
+    while (true) {
+        const bool call = found->kind == TermKind::call;
+        if (found->kind == TermKind::path && found->first == no_term) refuse_relative_path(without_parentheses(found->source));
+        if (call && (found->first == no_term || found->function == TermFunction::lang)) refuse_context(*found);
+        const Term* operand = &query_.terms_[found->first];
+        while (!operand->uses_context) operand = &query_.terms_[operand->next];
+        found = operand;
+    }
+}
+
+// The source of a term in parentheses holds these too.
+Slice QueryParser::without_parentheses(Slice source) const {
+    constexpr std::string_view space = " \t\r\n";
+    while (scan_.view(source).starts_with('(')) {
+        const std::string_view inside = scan_.view({source.begin + 1, source.size - 2});
+        const auto skipped = static_cast<uint32_t>(inside.find_first_not_of(space));
+        source = {source.begin + 1 + skipped, static_cast<uint32_t>(inside.find_last_not_of(space)) + 1 - skipped};
+    }
+    return source;
+}
+
+// position(), name() and others that ask for the context.
+void QueryParser::refuse_context(const Term& call) {
+    const Slice source = without_parentheses(call.source);
+    const std::string name(traits_of(call.function).name), own = shown(source), item = context_free_item();
+    std::string hint = "write " + name + "(" + (item.empty() ? "/*" : item) + ")";
+    if (call.function == TermFunction::lang)
+        hint = "write it in brackets: " + (item.empty() ? "//*" : item) + "[" + own + "]";
+    if (call.function == TermFunction::position || call.function == TermFunction::last)
+        hint = "write it in brackets, behind a step: " + (item.empty() ? "//a" : item + "/a") + "[" + own + " = 1]";
+    refuse("TC104", name + "() depends on a context, and there is none here", source, hint);
+}
+
+// The hint repeats the user's own path, behind something that it can start from.
+void QueryParser::refuse_relative_path(Slice path) {
+    scan_.at = path.begin;
+    const Slice word = scan_.name();
+    const uint32_t word_end = scan_.at;
+    scan_.skip_space();
+    if (scan_.at > word_end && scan_.peek() == '/') check_slip(word);
+    auto starts = [&](std::string_view text) { return scan_.view(path).starts_with(text); };
+    auto skip = [&](uint32_t bytes) { path = {path.begin + bytes, path.size - bytes}; };
+    const Slice whole = path;
+    std::string start = context_free_item(), hint;
+    while (starts("./") && !starts(".//")) skip(2);
+    const bool itself = scan_.view(path) == ".";
+    if (!start.empty()) {
+        check_reserved(whole);
+        if (starts(".//")) skip(1);
+        refuse("TC104", relative_message, whole, "write " + start + (itself ? "" : (starts("//") ? "" : "/") + shown(path, 120)));
+    }
+    if (starts(".//")) skip(3);
+    scan_.at = path.begin;
+    const std::string_view first = scan_.view(scan_.name());
+    scan_.skip_space();
+    const bool axis = scan_.peek() == ':' && scan_.peek(1) == ':';
+    const std::string own = shown(path, 120);
+    if (itself) hint = "write /* for the root element, or //* for any";
+    else if (starts("@") || (first == "text" && scan_.peek() == '(')) hint = "write //" + own;
+    else if (axis && first.starts_with("descendant")) hint = "write /" + own;
+    else if ((axis && first != "child") || starts("..")) hint = "write //*/" + own;
+    else hint = "write /" + own + " from the root element, or //" + own + " anywhere";
+    refuse("TC104", relative_message, whole, hint);
 }
 
 // The hint shows the binding in Python and on the command line.

@@ -1,4 +1,5 @@
-// Reads terms: all of XPath 1.0 but the namespace axis, variables, and functions that need more than the document.
+// Reads terms: all of XPath 1.0 but the namespace axis, variables, and functions that need more than the document; and the three
+// spellings of the papers that patterns know.
 //
 // One function per level of the grammar (XPath 1.0, section 3), weakest operator first. The scanner needs no token list: after an
 // operand `*` and `and` are operators, before one they are names (section 3.7).
@@ -211,7 +212,7 @@ uint32_t QueryParser::read_term_path() {
             }
             if (query_.terms_[primary].type != TermType::items)
                 refuse("TC106", "only a path can be followed by predicates and steps", query_.terms_[primary].source,
-                       "join conditions with 'and'");
+                       query_.terms_[primary].type == TermType::number && c == '/' ? "numbers are divided with 'div'" : "join conditions with 'and'");
             path.first = primary;
             path.uses_context = query_.terms_[primary].uses_context;
             path.uses_position = query_.terms_[primary].uses_position;
@@ -239,7 +240,7 @@ uint32_t QueryParser::read_term_path() {
             path.uses_context = !path.absolute;
         }
         char next = scan_.peek();
-        bool step = next == '.' || next == '@' || next == '*' || scan_.peek_name().size;
+        bool step = next == '.' || next == '@' || next == '*' || next == '[' || next == '(' || is_digit(next) || scan_.peek_name().size;
         if (step || gap || !free_start) read_term_steps(path, gap);
     }
     message_ = message;
@@ -291,7 +292,9 @@ uint32_t QueryParser::read_term_primary() {
         return append_term(number, begin);
     }
     Slice name = scan_.name();
+    if (!name.size && c != '/' && c != '.' && c != '@' && c != '*') refuse_here("an expression");
     scan_.skip_space();
+    if (name.size) check_opening(name);
     if (name.size && scan_.peek() == '(' && !is_kind_test(scan_.view(name))) return read_term_call(name);
     scan_.at = begin;
     return no_term;
@@ -365,13 +368,14 @@ std::string QueryParser::argument_words(const TermFunctionTraits& traits) {
     return std::to_string(traits.arguments_min) + " or " + words(traits.arguments_max);
 }
 
-// Predicates of a step or of what is filtered, from the first '[' on. `first` is the head of their list.
+// Predicates of a step or of what is filtered, from the first '[' on. `first` is the head of their list, which may have some already.
 bool QueryParser::read_term_predicates(uint32_t& first) {
     const bool outer = in_term_predicate_, bound = bound_;
     bool positional = false;
     in_term_predicate_ = true;
     bound_ = false;
-    uint32_t last = no_term, end = scan_.at;
+    uint32_t last = first, end = scan_.at;
+    while (last != no_term && query_.terms_[last].next != no_term) last = query_.terms_[last].next;
     do {
         const uint32_t begin = scan_.at;
         Nesting nesting(*this, begin);
@@ -475,10 +479,20 @@ void QueryParser::read_term_step(TermStep& step) {
         }
     }
     read_term_test(step);
-    uint32_t end = scan_.at;
+    while (predicate_follows()) step.positional |= read_term_predicates(step.predicates);
+}
+
+// At a '[', or at a '/' before one: x/[p] means x[p].
+bool QueryParser::predicate_follows() {
+    const uint32_t before = scan_.at;
     scan_.skip_space();
-    if (scan_.peek() == '[') step.positional = read_term_predicates(step.predicates);
-    else scan_.at = end;
+    if (scan_.peek() == '/') {
+        ++scan_.at;
+        scan_.skip_space();
+    }
+    if (scan_.peek() == '[') return true;
+    scan_.at = before;
+    return false;
 }
 
 void QueryParser::read_term_test(TermStep& step) {
@@ -490,15 +504,14 @@ void QueryParser::read_term_test(TermStep& step) {
     }
     uint32_t begin = scan_.at;
     Slice name = scan_.name();
-    if (!name.size) refuse_here("a step");
+    if (!name.size && scan_.peek() == '[')
+        refuse("TC101", "there is no step before this predicate", {scan_.at, 1}, "write '*[…]' for any element");
+    if (!name.size) refuse_here("a step", is_digit(scan_.peek()) ? "'/' leads to a step; numbers are divided with 'div'" : "");
     uint32_t end = scan_.at;
     scan_.skip_space();
     if (scan_.peek() == '(') {
         std::string_view kind = scan_.view(name);
-        if (!is_kind_test(kind)) {
-            scan_.at = begin;
-            refuse_function(name, true);
-        }
+        if (!is_kind_test(kind)) refuse_function(name, true);
         step.test = kind == "text" ? TermTest::text : kind == "node" ? TermTest::any_item
                     : kind == "comment" ? TermTest::comment : TermTest::instruction;
         ++scan_.at;
@@ -512,6 +525,14 @@ void QueryParser::read_term_test(TermStep& step) {
         return;
     }
     scan_.at = end;
+    if (scan_.peek() == ':') {                                   // a call of p:f(): that the prefix is unbound is not the point
+        ++scan_.at;
+        const bool named = scan_.name().size;
+        const Slice function = since(begin);
+        scan_.skip_space();
+        if (named && scan_.peek() == '(') refuse_function(function);
+        scan_.at = end;
+    }
     Step named;
     named.kind = step.axis == TermAxis::attribute ? StepKind::attribute : StepKind::element;
     read_name(named, name);

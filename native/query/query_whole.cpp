@@ -1,7 +1,12 @@
 // Where patterns end and terms begin: reads a text as a pattern, and as a term if it is none.
 //
 // Patterns come first, so that whatever they can say is shared and has one spelling. This is decided for each comparison by itself:
-// in [@a = 1 and count(b) > 2] the first part stays a pattern. A whole query that is no union of paths becomes /*[condition]:
+// in [@a = 1 and count(b) > 2] the first part stays a pattern.
+//
+// Terms are all of the language, and patterns are a part of it. So what a pattern cannot say is no reason to refuse a text: where it
+// is no pattern, its reading as a term decides, and a refusal is that of the term.
+//
+// A whole query that is no union of paths becomes /*[condition]:
 // every document has one root element, and the condition does not depend on it.
 #include "query/query_parser.hpp"
 #include "query/relation.hpp"
@@ -30,34 +35,21 @@ void QueryParser::go_back(const Mark& mark) {
     in_term_predicate_ = mark.in_term_predicate;
 }
 
-namespace {
-
-// Of two refusals the one that stands further right knows more: the other stopped at what only terms have. At the same place that
-// of the term does, unless patterns have said what is missing.
-bool knows_more(const Failure& term, const Failure& plain) {
-    if (term.position != plain.position) return term.position > plain.position;
-    if (term.code == "TC104") return plain.code != "TC104";
-    return plain.code == "TC102" || plain.code == "TC103" || plain.code == "TC105" || plain.code == "TC106";
-}
-
-}  // namespace
-
 template <class Plain, class Other>
 auto QueryParser::read_either(Plain plain, Other other) {
     const Mark before = mark();
     try {
         return plain();
     } catch (const Failure& failure) {
-        // Where paths start at variables, these two know best: everything, and what lies below an attribute.
+        // In clauses of a transformation a mistake is refused that XPath would allow: everything, and what lies below an attribute.
         if (before.bound && (failure.code == "TC107" || failure.code == "TC108")) throw;
         go_back(before);
         try {
             return other();
-        } catch (const Failure& second) {
-            const bool unbound = before.bound && second.code == "TC104" && second.position <= failure.position;
-            if (!unbound && knows_more(second, failure)) throw;
+        } catch (const Failure&) {
+            if (failure.code != "TC113") throw;
         }
-        throw;
+        throw;                             // this variable cannot stand there
     }
 }
 
@@ -76,6 +68,7 @@ QueryParser::Operand QueryParser::as_term(const Operand& operand) {
     uint32_t end = scan_.at;
     scan_.at = operand.source.begin;
     uint32_t term = read_term_equality();
+    if (bound_) check_bound(term);
     scan_.at = end;
     return {Is::term, query_.terms_[term].uses_position, Relation::eq, term, operand.source};
 }
@@ -180,24 +173,22 @@ uint32_t QueryParser::denied(uint32_t expr, Slice source) {
 
 // In clauses of a transformation there is no context: paths start at variables.
 void QueryParser::check_bound(uint32_t term) {
-    if (query_.terms_[term].uses_context)
-        refuse("TC104", "the expression depends on a context, and there is none here", query_.terms_[term].source,
-               "start each path at a variable, as $n/a, and count positions in brackets");
+    if (query_.terms_[term].uses_context) refuse_relative(term);
 }
 
-// A query that is no union of paths. `plain` is why.
-void QueryParser::read_whole(const Failure& plain) {
+// A query that is no union of paths.
+void QueryParser::read_whole() {
     message_ = in_branch_ = false;
-    uint32_t term;
-    try {
-        term = read_term();
-        scan_.skip_space();
-        if (!scan_.ended()) refuse_rest();
-        if (query_.terms_[term].uses_context) refuse_relative(term);
-    } catch (const Failure& second) {
-        if (knows_more(second, plain)) throw;
-        throw plain;
-    }
+    scan_.skip_space();
+    if (scan_.ended()) refuse("TC101", "the query is empty", {scan_.at, 0}, "write a path such as /a/b or //b, or a condition such as count(//b) > 2");
+    const uint32_t term = read_term();
+    scan_.skip_space();
+    const char c = scan_.peek();
+    if (c == ']' || c == ')') refuse("TC101", std::string("nothing is open that '") + c + "' could close", {scan_.at, 1}, "leave it out");
+    if (!scan_.ended())
+        refuse_operator("an operator or the end of the query",
+                        c == ',' ? "write '|', or put what is to be built into parentheses: ($msg/a, $msg/b)" : "");
+    if (query_.terms_[term].uses_context) refuse_relative(term);
     const bool selects = query_.terms_[term].type == TermType::items;
     scan_.at = 0;
     Step step;

@@ -63,26 +63,21 @@ bool TransformationParser::read_held(Operand& held) {
 QueryParser::Operand TransformationParser::read_value(Slice name, Is is) {
     Nesting nesting(*this, scan_.at);
     ++scan_.at;
-    uint32_t paths = read_paths("a path");
-    scan_.skip_space();
-    if (scan_.peek() == ',') refuse_here("')'", "join paths with '|': count($n/a | $n/b)");
-    close(')');
+    uint32_t paths = read_paths();
+    if (!closes(')')) no_pattern();
     return {is, false, Relation::eq, paths, since(name.begin)};
 }
 
 QueryParser::Operand TransformationParser::compare_count(const Operand& counted, Relation relation, const Operand& number,
                                                          Slice source) {
-    if (number.is != Is::number) refuse_comparison(counted, number);
+    if (number.is != Is::number) no_pattern();
     Decides by = decides(relation, query_.value(number.index).number);
-    if (by == Decides::always)
-        refuse("TC106", "this count compares the same in every document", source, "leave it out");
+    if (by == Decides::always) no_pattern();
     Expr found;                                   // exists
     found.first = counted.index;
     bool deny = by == Decides::none;
     if (by == Decides::number) {
-        if (!count_by_position(counted.index))
-            refuse("TC116", "this count is of more than one step, of attributes, or of a union", counted.source,
-                   "count what is one step from the variable, as in count($n/a) or count($n//a)");
+        if (!count_by_position(counted.index)) no_pattern();
         // "Fewer than n" has no item to show for it, so it is the negation of "at least n".
         deny = relation == Relation::lt || relation == Relation::le || relation == Relation::ne;
         bool exactly = relation == Relation::eq || relation == Relation::ne;
@@ -96,12 +91,10 @@ QueryParser::Operand TransformationParser::compare_count(const Operand& counted,
 
 QueryParser::Operand TransformationParser::compare_string(const Operand& string, Relation relation, const Operand& value,
                                                           Slice source) {
-    if (value.is != Is::literal && value.is != Is::number) refuse_comparison(string, value);
+    if (value.is != Is::literal && value.is != Is::number) no_pattern();
     uint32_t path = string.index;
     if (!one_at_most(path)) {
-        if (!count_by_position(path))
-            refuse("TC116", "this is the string of a union, or of what is more than one step away", string.source,
-                   "compare what is one step from the variable, as in string($n/a), or the path itself: $n/a/b = \"x\"");
+        if (!count_by_position(path)) no_pattern();
         Value first;
         first.is_number = true;
         first.number = 1;

@@ -104,14 +104,13 @@ uint32_t TransformationParser::read_single() {
     if (c == '<') return read_constructor();
     if (c == '{') return read_enclosed();                 // as the papers print it: return {$n/a}
     Slice name = scan_.peek_name();
-    if (name.size && !find_term_function(scan_.view(name))) return read_word_expression(name);
     const bool literal = c == '"' || c == '\'' || is_digit(c) || c == '-' || (c == '.' && is_digit(scan_.peek(1)));
     if (name.size || literal || c == '(' || c == '$' || c == '/') return read_value_or_term(c, name);
-    if (c == '@' || c == '*' || c == '.') refuse_unbound_path();
+    if (c == '@' || c == '*' || c == '.') return read_term_shape();
     refuse_here("an expression", "a path starts at a variable ($n/a), a constructor with '<'");
 }
 
-// Words are only reserved where their context fits, so elements may be called `for` or `if`.
+// Words are only reserved where their context fits, so elements may be called `for` or `if`. Any other word begins a term.
 uint32_t TransformationParser::read_word_expression(Slice name) {
     std::string_view word = scan_.view(name);
     uint32_t begin = scan_.at;
@@ -126,15 +125,10 @@ uint32_t TransformationParser::read_word_expression(Slice name) {
         refuse_here("a variable", word == "for" ? "for $n in $msg/a" : "let $t := $n/title");
     if (word == "if" && after == '(') return read_choice(begin);
     if (word == "if" && after == '$') refuse_here("'('", "if ($n/a = 1) then … else …");
-    if (after == '(') {
-        if (word == "string") return read_function(name, ShapeKind::string_of);
-        if (word == "count") return read_function(name, ShapeKind::count);
-        if (word == "concat") return read_function(name, ShapeKind::concat);
-        if (word == "name") return read_function(name, ShapeKind::name_of);
-    }
     if (word == "attribute" && (scan_.peek_name().size || after == '{')) return read_computed_attribute(begin);
+    check_word(name);
     scan_.at = begin;
-    refuse_word(name);
+    return after == '(' ? read_call_or_term(name) : read_term_shape();
 }
 
 // `(`, a list of expressions or nothing, `)`.
@@ -147,12 +141,6 @@ uint32_t TransformationParser::read_parenthesis_expression() {
     scan_.skip_space();
     if (scan_.peek() != ')') check_end("')'");
     ++scan_.at;
-    uint32_t end = scan_.at;
-    scan_.skip_space();
-    if (scan_.peek() == '[' || scan_.peek() == '/')
-        refuse("TC105", "nothing can follow a path in parentheses", {begin, scan_.at + 1 - begin},
-               scan_.peek() == '/' ? "write ($n/a | $n/b)/c as $n/a/c | $n/b/c" : "bind it with 'for', and use 'where'");
-    scan_.at = end;
     if (inside != no_entry && out_.shapes_[inside].kind == ShapeKind::sequence) return inside;
     Shape sequence;
     sequence.first = inside;
@@ -182,33 +170,19 @@ uint32_t TransformationParser::read_items() {
     }
     Shape items;
     items.kind = ShapeKind::items;
-    items.paths = read_paths("an expression");
+    items.paths = read_paths();
     Slice source = since(begin);
-    // A comparison here is a frequent mistake, so it gets its own message.
-    Relation relation;
     scan_.skip_space();
-    uint32_t at = scan_.at;
     if (scan_.peek() == '<' && scan_.peek(1) == '/') refuse_here("'}'", "close the braces before the end tag");
-    if (read_relation(relation))
-        refuse("TC116", "a comparison is a condition, and conditions are not delivered", since(at),
-               "write if ($n/a = 1) then … else …, or put it into 'where'");
     scan_.at = source.end();
     return add_shape(items, source);
 }
 
-// A union of paths from variables. `what` names the place in error messages.
-uint32_t TransformationParser::read_paths(const char* what) {
+// A union of paths from variables.
+uint32_t TransformationParser::read_paths() {
     scan_.skip_space();
-    uint32_t begin = scan_.at;
-    char c = scan_.peek();
-    if (c != '$' && c != '/' && c != '(') {
-        if (scan_.peek_name().size || c == '@' || c == '*' || c == '.') refuse_unbound_path();
-        refuse_here(what);
-    }
     Operand operand = read_union();
-    if (operand.is != Is::paths)
-        refuse("TC116", "only paths can stand here", since(begin), "write a path from a variable: $n/a");
-    check_arithmetic();
+    if (operand.is != Is::paths) no_pattern();
     return operand.index;
 }
 
@@ -240,13 +214,13 @@ uint32_t TransformationParser::read_literal() {
         print_number(scan_.view(value.text), value.negative, digits);
         shape.text = keep(digits);
     }
-    uint32_t made = add_shape(shape, since(begin));
-    check_arithmetic();
-    return made;
+    return add_shape(shape, since(begin));
 }
 
-// Reads string(), count(), concat() or name(). The parenthesis is next.
+// Reads string(), count(), concat() or name().
 uint32_t TransformationParser::read_function(Slice name, ShapeKind kind) {
+    scan_.at = name.end();
+    scan_.skip_space();
     Nesting nesting(*this, scan_.at);
     ++scan_.at;
     scan_.skip_space();
@@ -258,9 +232,7 @@ uint32_t TransformationParser::read_function(Slice name, ShapeKind kind) {
     bool of_paths = kind == ShapeKind::count || kind == ShapeKind::name_of;
     uint32_t first = no_entry, last = no_entry, arguments = 0;
     if (of_paths) {
-        shape.paths = read_paths("a path");
-        scan_.skip_space();
-        if (scan_.peek() == ',') refuse_here("')'", "join paths with '|': count($n/a | $n/b)");
+        shape.paths = read_paths();
     } else {
         while (true) {
             uint32_t argument = read_single();
@@ -276,26 +248,28 @@ uint32_t TransformationParser::read_function(Slice name, ShapeKind kind) {
     close(')');
     if (kind == ShapeKind::concat && arguments < 2)
         refuse("TC116", "concat() takes two values or more", since(name.begin), "write string(…) for one");
-    uint32_t made = add_shape(shape, since(name.begin));
-    check_arithmetic();
-    return made;
+    return add_shape(shape, since(name.begin));
 }
 
-// An argument or a part of a value must be one string. This is refused at parse time, before any document arrives.
-void TransformationParser::check_value(uint32_t index, const char* what) {
-    const Shape& shape = out_.shapes_[index];
-    switch (shape.kind) {
+bool TransformationParser::is_value(ShapeKind kind) {
+    switch (kind) {
         case ShapeKind::items:
         case ShapeKind::value:
         case ShapeKind::string_of:
         case ShapeKind::count:
         case ShapeKind::concat:
         case ShapeKind::term:
-        case ShapeKind::name_of: return;
-        default:
-            refuse("TC116", std::string("only a path, a literal or a function can be ") + what, shape.source,
-                   "choose outside: if (…) then f(…) else f(…)");
+        case ShapeKind::name_of: return true;
+        default: return false;
     }
+}
+
+// An argument or a part of a value must be one string. This is refused at parse time, before any document arrives.
+void TransformationParser::check_value(uint32_t index, const char* what) {
+    const Shape& shape = out_.shapes_[index];
+    if (!is_value(shape.kind))
+        refuse("TC116", std::string("only a path, a literal or a function can be ") + what, shape.source,
+               "choose outside: if (…) then f(…) else f(…)");
 }
 
 // The parts of `if` are single expressions, so a comma ends them.
@@ -316,10 +290,7 @@ uint32_t TransformationParser::read_choice(uint32_t begin) {
 uint32_t TransformationParser::read_condition() {
     bool before = condition_;
     condition_ = true;
-    uint32_t begin = scan_.at;
     Operand operand = as_condition(read_disjunction());
-    if (operand.positional)
-        refuse("TC106", "positions are counted in brackets only", since(begin), "write $n/a[1], or $n/a[last()]");
     condition_ = before;
     return operand.index;
 }
@@ -345,7 +316,7 @@ uint32_t TransformationParser::read_flwr() {
     Slice word = scan_.peek_name();
     if (scan_.view(word) != "return") {
         refuse_if_outside(word);
-        refuse_here("'return'", "for $n in $msg/a where $n/b = 1 return $n");
+        refuse_operator("'return'", "for $n in $msg/a where $n/b = 1 return $n");
     }
     scan_.at = word.end();
     Shape shape;
@@ -394,7 +365,12 @@ void TransformationParser::read_for(std::vector<Clause>& clauses) {
                    scan_.view(word) == "at" ? "positions stand in brackets: $n/a[1]" : "nothing has a type here: leave it out");
         expect_word("in", "for $n in $msg/a, or let $t := $n/a");
         Clause clause;
-        clause.paths = read_paths("a path");
+        const Mark before = mark();
+        try {
+            clause.paths = read_paths();
+        } catch (const Failure& failure) {
+            refuse_no_pattern(before, failure);
+        }
         clause.source = since(begin);
         const PathEntry& path = query_.path(clause.paths);
         bool alone = path.next == no_entry && path.first == no_entry;
@@ -500,7 +476,7 @@ void TransformationParser::read_key(Clause& clause) {
         if (scan_.peek() != '(') refuse_here("'('", "order by count($n/a)");
         ++scan_.at;
     }
-    clause.paths = read_paths("a path to order by");
+    clause.paths = read_paths();
     if (call) close(')');
 }
 

@@ -64,10 +64,11 @@ private:
     uint32_t read_choice(uint32_t begin);
     uint32_t read_function(Slice name, ShapeKind kind);
     uint32_t read_computed_attribute(uint32_t begin);
-    uint32_t read_paths(const char* what);              // a union of bound paths, the first PathEntry
+    uint32_t read_paths();                               // a union of bound paths, the first PathEntry
     uint32_t read_items();
     uint32_t read_literal();
     uint32_t read_condition();
+    static bool is_value(ShapeKind kind);
     void check_value(uint32_t shape, const char* what);
 
     // transformation_terms.cpp
@@ -75,8 +76,10 @@ private:
     void go_back(const ShapeMark& mark);
     bool operator_follows();
     bool is_final(const Failure& failure) const;
+    template <class Plain> uint32_t read_part_or_term(Plain plain);
     template <class Plain> uint32_t read_shape_or_term(Plain plain);
     uint32_t read_value_or_term(char c, Slice name);
+    uint32_t read_call_or_term(Slice name);
     uint32_t read_term_shape();
     uint32_t read_bound_term();
     bool read_term_variable(Term& path) override;
@@ -139,12 +142,13 @@ private:
     Slice keep_since(uint32_t begin) const { return {begin, static_cast<uint32_t>(out_.texts_.size()) - begin}; }
 
     // transformation_refuse.cpp
-    void check_end(const char* expected);
+    [[noreturn]] void check_end(const char* expected);
     void expect_word(const char* word, const char* hint);
     void refuse_if_outside(Slice word);
-    [[noreturn]] void refuse_unbound_path();
-    [[noreturn]] void refuse_relative(uint32_t begin);
-    [[noreturn]] void refuse_word(Slice name);
+    void check_word(Slice name);
+    std::string context_free_item() const override;
+    void check_reserved(Slice path) override;
+    [[noreturn]] void refuse_no_pattern(const Mark& before, const Failure& failure);
 
     Transformation& out_;
     std::vector<Variable> scope_variables_;

@@ -44,7 +44,7 @@ void TransformationParser::declare(Slice name, Holds holds, uint32_t index) {
 QueryParser::Operand TransformationParser::read_bound_path() {
     uint32_t begin = scan_.at;
     char c = scan_.peek();
-    if (c != '$' && c != '/') refuse_unbound_path();
+    if (c != '$' && c != '/') no_pattern();
     Variable variable{{}, Holds::message, no_entry};
     if (c == '$') {
         Slice name = read_variable_name();
@@ -64,8 +64,7 @@ QueryParser::Operand TransformationParser::read_bound_path() {
         bool gap = scan_.peek() == '/';
         if (gap) ++scan_.at;
         scan_.skip_space();
-        if (scan_.peek() == '[')
-            refuse("TC101", "there is no step before this predicate", {scan_.at, 1}, "write '*[…]' for any element");
+        if (scan_.peek() == '[') no_pattern();
         suffix = read_path(direct, gap, begin);
     } else {
         scan_.at = end;

@@ -74,7 +74,13 @@ void TransformationParser::read_change() {
 uint32_t TransformationParser::read_list_paths(bool elements_only, const char* word) {
     uint32_t first = no_entry, last = no_entry, branches = 0;
     while (true) {
-        uint32_t path = read_branch();
+        const Mark before = mark();
+        uint32_t path = no_entry;
+        try {
+            path = read_branch();
+        } catch (const Failure& failure) {
+            refuse_no_pattern(before, failure);
+        }
         if (last == no_entry) first = path;
         else query_.paths_[last].next = path;
         last = path;

@@ -53,15 +53,39 @@ bool TransformationParser::is_final(const Failure& failure) const {
     return failure.limit || failure.code == "TC107" || failure.code == "TC108" || end_tag;
 }
 
-// A shape, read with `plain` if that will do, and else a term. If neither does, the one that came further says why.
+// What is a part of terms that can be walked directly: paths, literals, count() and name() of paths. What it cannot say is decided by
+// the term, which says what is wrong; but not of a variable.
+template <class Plain>
+uint32_t TransformationParser::read_part_or_term(Plain plain) {
+    const ShapeMark before = mark_shapes();
+    Failure first(Family::query, "", "");
+    try {
+        uint32_t made = plain();
+        if (!operator_follows()) return made;
+    } catch (const Failure& failure) {
+        if (is_final(failure)) throw;
+        first = failure;
+    }
+    go_back(before);
+    try {
+        return read_term_shape();
+    } catch (const Failure&) {
+        if (first.code != "TC113") throw;
+    }
+    throw first;
+}
+
+// A list or a call, in which something may be built, which no term can say. If it is neither that nor a term, the reading that came
+// further says why.
 template <class Plain>
 uint32_t TransformationParser::read_shape_or_term(Plain plain) {
     const ShapeMark before = mark_shapes();
     Failure first(Family::query, "", "");
+    bool built = false;                    // and an operator follows, which works on values only
     try {
         uint32_t shape = plain();
         if (!operator_follows()) return shape;
-        first.position = scan_.at;
+        built = !is_value(out_.shapes_[unparenthesised(shape)].kind);
     } catch (const Failure& failure) {
         if (is_final(failure)) throw;
         first = failure;
@@ -70,16 +94,29 @@ uint32_t TransformationParser::read_shape_or_term(Plain plain) {
     try {
         return read_term_shape();
     } catch (const Failure& failure) {
-        if (first.code.empty() || failure.limit || failure.position > first.position) throw;
+        const bool further = first.code.empty() || failure.position > first.position;
+        if (failure.limit || (further && !built)) throw;
     }
-    throw first;
+    if (!built) throw first;
+    go_back(before);
+    return plain();                        // the caller refuses the operator
+}
+
+// string(), count(), concat() and name().
+uint32_t TransformationParser::read_call_or_term(Slice name) {
+    const std::string_view word = scan_.view(name);
+    if (word == "count") return read_part_or_term([&] { return read_function(name, ShapeKind::count); });
+    if (word == "name") return read_part_or_term([&] { return read_function(name, ShapeKind::name_of); });
+    if (word == "string") return read_shape_or_term([&] { return read_function(name, ShapeKind::string_of); });
+    if (word == "concat") return read_shape_or_term([&] { return read_function(name, ShapeKind::concat); });
+    return read_term_shape();
 }
 
 uint32_t TransformationParser::read_value_or_term(char c, Slice name) {
+    if (name.size) return read_word_expression(name);
     if (c == '(') return read_shape_or_term([&] { return read_parenthesis_expression(); });
-    if (c == '$' || c == '/') return read_shape_or_term([&] { return read_items(); });
-    if (name.size) return read_shape_or_term([&] { return read_word_expression(name); });
-    return read_shape_or_term([&] { return read_literal(); });
+    if (c == '$' || c == '/') return read_part_or_term([&] { return read_items(); });
+    return read_part_or_term([&] { return read_literal(); });
 }
 
 uint32_t TransformationParser::read_term_shape() {
@@ -143,7 +180,7 @@ uint32_t TransformationParser::read_held_term(const Variable& variable, Slice wh
     return term;
 }
 
-// A key to order by that is no path: a number or a text of any term.
+// A key to order by: a path, or a number or a text of any term.
 void TransformationParser::read_key_or_term(Clause& clause) {
     const ShapeMark before = mark_shapes();
     const Clause untouched = clause;
@@ -151,7 +188,6 @@ void TransformationParser::read_key_or_term(Clause& clause) {
     try {
         read_key(clause);
         if (!operator_follows()) return;
-        first.position = scan_.at;
     } catch (const Failure& failure) {
         if (is_final(failure)) throw;
         first = failure;
@@ -161,8 +197,8 @@ void TransformationParser::read_key_or_term(Clause& clause) {
     try {
         clause.term = read_bound_term();
         return;
-    } catch (const Failure& failure) {
-        if (first.code.empty() || failure.limit || failure.position > first.position) throw;
+    } catch (const Failure&) {
+        if (first.code != "TC113") throw;
     }
     throw first;
 }
