@@ -81,7 +81,7 @@ def test_bad_documents(index: Index, threads: int) -> None:
     assert errors.schema == index.match_many(documents, on_error="report")[1].schema
     with pytest.raises(DocumentError) as caught:
         index.render_many(documents, threads=threads)
-    assert caught.value.document == 5  # type: ignore[attr-defined]
+    assert caught.value.document == 5
 
     pieces = list(index.render_batches(documents, threads=threads, on_error="report", payload_bytes_max=1))
     assert len(pieces) > len(documents) // (threads + 1)  # a piece has at most as many documents as there are threads
@@ -90,7 +90,7 @@ def test_bad_documents(index: Index, threads: int) -> None:
     before: list[Any] = []
     with pytest.raises(DocumentError) as caught:
         before.extend(index.render_batches(documents, threads=threads, payload_bytes_max=1))
-    assert caught.value.document == 5  # type: ignore[attr-defined]
+    assert caught.value.document == 5
 
 
 def test_equal_payloads_are_held_once(index: Index) -> None:

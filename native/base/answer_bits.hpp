@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <vector>
 
 namespace treecast {
@@ -43,6 +44,16 @@ public:
             uint32_t word = words.index[i];
             to[word] |= words.mask[i];
             lines[word >> 3] = 1;
+        }
+    }
+    // A bit for each number.
+    void add(std::span<const int32_t> numbers) {
+        uint64_t* const to = words_.data();
+        uint8_t* const lines = lines_.data();
+        for (int32_t number : numbers) {
+            const auto bit = static_cast<uint32_t>(number);
+            to[bit >> 6] |= 1ull << (bit & 63);
+            lines[bit >> 9] = 1;
         }
     }
     // Calls f(words, masks, count) for the words that are not empty, ascending, up to 64 at a time, and clears them.

@@ -18,7 +18,7 @@ std::atomic<int> forced{-1};
 // What the processor has and the system saves. By CPUID itself: __builtin_cpu_supports needs a table that not every compiler's
 // runtime has.
 struct Processor {
-    bool carry_less = false, carry_less_wide = false, avx2 = false, avx512 = false;
+    bool carry_less = false, carry_less_wide = false, avx2 = false, avx512 = false, bytes_compressed = false;
 
     Processor() {
         unsigned basic = 0, extended = 0, vectors = 0, more = 0, rest = 0;
@@ -33,6 +33,7 @@ struct Processor {
         // F, DQ, BW and VL; the masks and registers ZMM besides
         avx512 = avx2 && (saved & 0xe6) == 0xe6 && has(extended, 16) && has(extended, 17) && has(extended, 30) && has(extended, 31);
         carry_less_wide = carry_less && avx512 && has(vectors, 10);  // VPCLMULQDQ
+        bytes_compressed = avx512 && has(vectors, 6);                // VBMI2
     }
 
 private:
@@ -74,6 +75,14 @@ bool multiplies_carry_less() {
 bool multiplies_carry_less_wide() {
 #if TREECAST_X86
     return processor().carry_less_wide && simd_level() != Simd::scalar;
+#else
+    return false;
+#endif
+}
+
+bool compresses_bytes() {
+#if TREECAST_X86
+    return processor().bytes_compressed && simd_level() == Simd::avx512;
 #else
     return false;
 #endif

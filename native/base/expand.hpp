@@ -14,6 +14,11 @@ using ExpandBits = int32_t* (*)(const uint32_t* numbers, const uint32_t* words, 
 
 ExpandBits expand_bits();        // what suits the level in force: see cpu.hpp
 
+// For every bit of every mask, ascending: writes 64 * words[i] + bit. The rest is as above.
+using ListBits = int32_t* (*)(const uint32_t* words, const uint64_t* masks, uint32_t count, int32_t* out);
+
+ListBits list_bits();
+
 // Of 64 words those that are not empty, ascending: their numbers, from `first` on, and what is in them. Clears them. Only lines of
 // eight words with a byte in `lines` are looked at. Answers with how many there are. There must be room for eight more than that.
 using TakeWords = uint32_t (*)(uint64_t* words, uint64_t lines, uint32_t first, uint32_t* numbers, uint64_t* masks);

@@ -21,6 +21,13 @@ void raise(const Failure& failure, std::string_view query) {
     throw nb::python_error();
 }
 
+void raise_of_document(const Failure& failure, int64_t document) {
+    nb::object error = to_python(failure);
+    error.attr("document") = document;
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+    throw nb::python_error();
+}
+
 }  // namespace treecast
 
 NB_MODULE(_native, m) {

@@ -26,6 +26,8 @@ inline std::string_view view(const nb::bytes& data) { return {data.c_str(), data
 
 // The Python exception object for a Failure. `query` is the text that it is about, if any.
 nb::object to_python(const Failure& failure, std::string_view query = {});
+// Raises what is wrong with the document of this number in a batch.
+[[noreturn]] void raise_of_document(const Failure& failure, int64_t document);
 // Sets that exception and throws nb::python_error, so a binding may simply `raise(failure, text)`.
 [[noreturn]] void raise(const Failure& failure, std::string_view query = {});
 

@@ -29,9 +29,10 @@ nb::object refusal(const DeliveryBatch& batch, size_t number) {
     return to_python(failure, failure.family == Family::query ? std::string_view(batch.refusal_texts[number]) : std::string_view());
 }
 
-// Runs `make` without the GIL, and raises the first document that was not accepted. `first` is the number of the first document.
+// Runs `make` without the GIL, and raises the first document that was not accepted. `first`: the number of the first document; none
+// where there is only one.
 template <class Make>
-auto render(Make make, int64_t first = 0) {
+auto render(Make make, std::optional<int64_t> first = 0) {
     std::optional<Rejected> failed;
     decltype(make()) made;
     {
@@ -43,16 +44,14 @@ auto render(Make make, int64_t first = 0) {
         }
     }
     if (!failed) return made;
-    nb::object error = to_python(failed->failure);
-    error.attr("document") = first + static_cast<int64_t>(failed->document);
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
-    throw nb::python_error();
+    if (!first) raise(failed->failure);
+    raise_of_document(failed->failure, *first + static_cast<int64_t>(failed->document));
 }
 
 // (id, payload, error or None) of each delivery of one document. Equal payloads are one object.
 nb::list render_one(Index& index, nb::handle document, const RenderLimits& limits, bool share) {
     Buffers buffers(document);
-    DeliveryBatch batch = render([&] { return index.render_part(buffers.given(), {.limits = limits, .share = share}); });
+    DeliveryBatch batch = render([&] { return index.render_part(buffers.given(), {.limits = limits, .share = share}); }, std::nullopt);
     std::vector<nb::object> payloads, refusals;
     for (size_t i = 0; i + 1 < batch.payload_ends.size(); ++i)
         payloads.push_back(nb::bytes(batch.bytes.data() + batch.payload_ends[i], static_cast<size_t>(batch.payload_ends[i + 1] - batch.payload_ends[i])));

@@ -198,12 +198,7 @@ std::unique_ptr<Matches> match_many(Index& index, nb::sequence documents, size_t
         }
     }
     // The exception is made only here, because it needs the GIL.
-    if (failed) {
-        nb::object error = to_python(failed->failure);
-        error.attr("document") = first + static_cast<int64_t>(failed->document);
-        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
-        throw nb::python_error();
-    }
+    if (failed) raise_of_document(failed->failure, first + static_cast<int64_t>(failed->document));
     return out;
 }
 

@@ -57,7 +57,7 @@ void write_lines(const std::vector<std::tuple<uintptr_t, uintptr_t, size_t>>& pi
 
 void bind_lines(nb::module_& module) {
     module.def("write_lines", &write_lines, nb::arg("pieces"), nb::arg("starts"), nb::arg("ends"), nb::arg("bytes"), nb::arg("write"),
-               "Calls write() with lines of matches, by document and then by the number of the subscription; with so many bytes, or a little more.");
+               "Calls write() with lines of matches, in their order; with so many bytes, or a little more.");
 }
 
 }  // namespace treecast

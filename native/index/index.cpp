@@ -5,9 +5,7 @@
 
 #include "base/interrupt.hpp"
 #include "index/index_lease.hpp"
-#include "index/match_lines.hpp"
 #include "index/workers.hpp"
-#include "machines/order.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -129,37 +127,6 @@ void Index::drop_caches() {
     dropped.swap(pool_);
 }
 
-// A replacement has the number of its original in the order, and a slot of its own; for all others both are the same. So those are
-// sorted as numbers, and replacements are put among them, from the end, where there is room.
-// PERF: bench/yfilter.py, after one replacement: comparing by the order took ten times as long as matching.
-void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch) {
-    if (!view.order) return sort_below({slots, count}, view.slots, scratch);
-    std::vector<Keyed> replacements, spare;
-    size_t others = 0;
-    for (size_t i = 0; i < count; ++i) {
-        const auto slot = static_cast<uint32_t>(slots[i]);
-        if (const uint32_t order = view.order[slot]; order != slot)
-            replacements.push_back({order, slot});
-        else
-            slots[others++] = slots[i];
-    }
-    sort_below({slots, others}, view.slots, scratch);
-    constexpr size_t few = 256;                  // are sorted in less time than counting digits takes
-    if (replacements.size() <= few)
-        std::sort(replacements.begin(), replacements.end(), [](const Keyed& a, const Keyed& b) { return a.key < b.key; });
-    else
-        radix_sort(replacements, spare);
-    for (size_t end = count; !replacements.empty(); --end) {
-        const Keyed last = replacements.back();
-        if (others && static_cast<uint32_t>(slots[others - 1]) > last.key) {
-            slots[end - 1] = slots[--others];
-        } else {
-            slots[end - 1] = static_cast<int32_t>(last.value);
-            replacements.pop_back();
-        }
-    }
-}
-
 namespace {
 
 // What the last match() of a Matcher left undecided, in the order of addition.
@@ -183,14 +150,13 @@ std::shared_ptr<const View> Index::match(const GivenDocument& document, Output<i
     matcher->adopt(*view);
     try {
         matcher->match(*view, document, out);
+        matcher->sort(*view, out);
     } catch (const Failure&) {
         matcher.keep();
         throw;
     }
     matcher.keep();
     add_undecided(*view, *matcher, 0, undecided);
-    std::vector<uint64_t> scratch;
-    sort_slots(*view, out.data(), out.size(), scratch);
     return view;
 }
 
@@ -296,7 +262,9 @@ Batch Index::match_many(std::span<const GivenDocument> documents, const BatchOpt
             size_t count = 0;
             Stopwatch stopwatch(options.timed);
             try {
-                matcher.match(*batch.view, documents[d], writer.begin());
+                Output<int32_t>& slots = writer.begin();
+                matcher.match(*batch.view, documents[d], slots);
+                matcher.sort(*batch.view, slots);
                 count = writer.end(options.first + static_cast<int64_t>(d), chunk.pieces);
                 if (count) room.add(chunk.pieces.back(), count);
                 add_undecided(*batch.view, matcher, d, chunk.undecided);

@@ -117,6 +117,7 @@ public:
     // The slots of the subscriptions that the document satisfies, in the order of addition, and the View they belong to.
     // Undecided ones are returned in the same order.
     std::shared_ptr<const View> match(const GivenDocument& document, Output<int32_t>& out, std::vector<UndecidedMatch>& undecided);
+    // The same of each document.
     Batch match_many(std::span<const GivenDocument> documents, const BatchOptions& options);
     // Asks `next` for as many documents as that, one after the other, and tells `answer` the targets that each is for, besides
     // `found`. One that throws a Failure is left out; `rejected` gets its number.
@@ -187,8 +188,5 @@ private:
     std::atomic<size_t> payload_bytes_ = 0;      // of the batch before: room for as many more
     std::atomic<size_t> text_bytes_{0};             // likewise, texts
 };
-
-// Sorts slots into the order of addition.
-void sort_slots(const View& view, int32_t* slots, size_t count, std::vector<uint64_t>& scratch);
 
 }  // namespace treecast

@@ -116,7 +116,7 @@ void append_text(const Document& document, size_t first, uint32_t whole, Deliver
 // Appends what a document yields, or that it was not accepted. `bytes` grows by what `options.count` says.
 template <class Next>
 void render_document(Matcher& matcher, const Next& next, size_t number, const DeliveryOptions& options, DeliveryBatch& batch,
-                     std::vector<uint64_t>& scratch, uint64_t& bytes) {
+                     uint64_t& bytes) {
     constexpr uint64_t delivery_bytes = sizeof(int32_t) + sizeof(int64_t);      // its slot and the number of its payload
     auto begin = std::chrono::steady_clock::now();
     size_t deliveries_before = batch.slots.size(), bytes_before = batch.bytes.size(), payloads_before = batch.payload_ends.size() - 1;
@@ -126,9 +126,9 @@ void render_document(Matcher& matcher, const Next& next, size_t number, const De
     try {
         Output<int32_t> slots;
         const Document& read = matcher.match(*batch.view, next(number), slots, true);
+        prefetch_begin(*batch.view, matcher.renderer(options.limits, options.share), {slots.data(), slots.size()});
+        matcher.sort(*batch.view, slots);
         const std::span<const int32_t> matches(slots.data(), slots.size());
-        prefetch_begin(*batch.view, matcher.renderer(options.limits, options.share), matches);
-        sort_slots(*batch.view, slots.data(), slots.size(), scratch);
         const uint32_t whole = deliver(*batch.view, read, matcher, matches, options, batch, delivered);
         if (options.texts == DeliveryOptions::Texts::all || (has_text && batch.slots.size() > deliveries_before))
             append_text(read, payloads_before, whole, batch);
@@ -258,7 +258,6 @@ struct Index::Rendering::Run {
     std::shared_lock<LastingSharedMutex> reading;
     Lease matcher;
     DeliveryBatch batch;
-    std::vector<uint64_t> scratch;
     uint64_t bytes = 0;
     size_t document_id_bytes = 0;      // of one document, at most
 };
@@ -278,7 +277,7 @@ bool Index::Rendering::has_room() const {
 template <class Next>
 void Index::Rendering::add(const Next& next) {
     Run& run = *run_;
-    render_document(*run.matcher, next, run.batch.documents, run.options, run.batch, run.scratch, run.bytes);
+    render_document(*run.matcher, next, run.batch.documents, run.options, run.batch, run.bytes);
 }
 
 void Index::Rendering::render(const GivenDocument& document) {
@@ -320,7 +319,6 @@ RenderedPieces Index::render_many(std::span<const GivenDocument> documents, cons
     auto work = [&](size_t thread) {
         Lease matcher(*this);
         matcher->adopt(*view);
-        std::vector<uint64_t> scratch;
         for (Runs::Run run = runs.next(); run.first < run.end; run = runs.next()) {
             made[thread].begin(view, run.first, room);
             for (size_t d = run.first; d < run.end && d < runs.end(); ++d) {
@@ -331,7 +329,7 @@ RenderedPieces Index::render_many(std::span<const GivenDocument> documents, cons
                 }
                 DeliveryBatch& piece = made[thread].for_document(d);
                 uint64_t bytes = 0;
-                render_document(*matcher, [&](size_t i) -> const GivenDocument& { return documents[i]; }, d, options, piece, scratch, bytes);
+                render_document(*matcher, [&](size_t i) -> const GivenDocument& { return documents[i]; }, d, options, piece, bytes);
                 made[thread].end_document();
                 runs.add(bytes);
                 if (!options.report && !piece.rejected.empty()) runs.end_before(d + 1);

@@ -2,7 +2,6 @@
 #include "index/match_lines.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace treecast {
@@ -30,28 +29,12 @@ char* copy_short(char* to, std::string_view text) {
 
 }  // namespace
 
-// Few are sorted directly. Many are put into a bit set, which yields them sorted in linear time: a nanosecond for each, and for each word.
-void sort_below(std::span<int32_t> numbers, size_t below, std::vector<uint64_t>& scratch) {
-    if (numbers.size() * 1024 < below) {
-        std::sort(numbers.begin(), numbers.end());
-        return;
-    }
-    scratch.assign(below / 64 + 1, 0);
-    for (int32_t number : numbers) scratch[static_cast<size_t>(number) >> 6] |= 1ull << (number & 63);
-    auto at = numbers.begin();
-    for (size_t word = 0; word < scratch.size(); ++word)
-        for (uint64_t rest = scratch[word]; rest; rest &= rest - 1)
-            *at++ = static_cast<int32_t>(word * 64 + static_cast<size_t>(std::countr_zero(rest)));
-}
-
 bool MatchLines::next_document() {
     if (documents_.empty()) return false;
     size_t count = 1;
     while (count < documents_.size() && documents_[count] == documents_[0]) ++count;
     start_ = starts_[static_cast<size_t>(documents_[0])];
-    sorted_.assign(subscriptions_.begin(), subscriptions_.begin() + static_cast<std::ptrdiff_t>(count));
-    sort_below(sorted_, ends_.size, scratch_);
-    at_ = 0;
+    of_document_ = subscriptions_.first(count);
     documents_ = documents_.subspan(count);
     subscriptions_ = subscriptions_.subspan(count);
     return true;
@@ -61,14 +44,13 @@ bool MatchLines::next_document() {
 bool MatchLines::append(size_t bytes, Bytes& out) {
     constexpr size_t lines_max = 256;
     while (out.size() < bytes) {
-        if (at_ == sorted_.size() && !next_document()) return false;
-        const size_t last = std::min(sorted_.size(), at_ + lines_max);
-        size_t wanted = 0, end = at_;
-        for (; end < last && out.size() + wanted < bytes; ++end) wanted += start_.size() + ends_[static_cast<size_t>(sorted_[end])].size();
+        if (of_document_.empty() && !next_document()) return false;
+        const size_t last = std::min(of_document_.size(), lines_max);
+        size_t wanted = 0, end = 0;
+        for (; end < last && out.size() + wanted < bytes; ++end) wanted += start_.size() + ends_[static_cast<size_t>(of_document_[end])].size();
         char* to = out.room(wanted);
-        for (; at_ < end; ++at_) {
-            to = copy_short(copy_short(to, start_), ends_[static_cast<size_t>(sorted_[at_])]);
-        }
+        for (int32_t subscription : of_document_.first(end)) to = copy_short(copy_short(to, start_), ends_[static_cast<size_t>(subscription)]);
+        of_document_ = of_document_.subspan(end);
         out.added(wanted);
     }
     return true;

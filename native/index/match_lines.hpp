@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace treecast {
 
@@ -27,7 +26,7 @@ private:
     }
 };
 
-// Takes matches by document, and makes a line for each, in the order of the subscriptions' numbers.
+// Takes matches by document, and makes a line for each, in their order.
 class MatchLines {
 public:
     MatchLines(TextColumn starts, TextColumn ends) : starts_(starts), ends_(ends) {}
@@ -42,12 +41,7 @@ private:
     std::span<const int64_t> documents_;         // not begun yet
     std::span<const int32_t> subscriptions_;
     std::string_view start_;                     // of the document that is begun,
-    std::vector<int32_t> sorted_;                // its subscriptions,
-    size_t at_ = 0;                              // and how many of them are done
-    std::vector<uint64_t> scratch_;
+    std::span<const int32_t> of_document_;       // its subscriptions that are not done yet
 };
-
-// Sorts distinct numbers from 0 up to, but not including, `below`.
-void sort_below(std::span<int32_t> numbers, size_t below, std::vector<uint64_t>& scratch);
 
 }  // namespace treecast

@@ -4,6 +4,7 @@
 #include "base/output.hpp"
 #include "document/kept.hpp"
 #include "engines/engine.hpp"
+#include "index/slot_order.hpp"
 #include "render/render.hpp"
 
 #include <cstdint>
@@ -21,12 +22,14 @@ public:
     // Makes ready for a View; to be called before match() whenever the View is another one.
     void adopt(const View& view);
 
-    // Appends the slots of all subscriptions that the document satisfies, each once, and answers with the document, which stays
+    // Appends the slots of all subscriptions that the document satisfies, each once and in any order, and answers with the document, which stays
     // until the next call, unless it was given. Throws Failure for a bad document and then appends nothing. For whoever renders what it finds, a
     // transformation that needs a recheck counts as satisfied, because building its payload checks it.
     // A subscription that would take more work than its limit is in undecided(), and among what is appended only for whoever
     // renders.
     const Document& match(const View& view, const GivenDocument& given, Output<int32_t>& out, bool to_render = false);
+    // Puts what match() appended into the order of addition.
+    void sort(const View& view, Output<int32_t>& slots) { slot_order_.sort(view, slots); }
     // The targets that the document is for: see EngineRun. Throws Failure for a bad document.
     uint64_t route(const View& view, const GivenDocument& given, const RouteQuestion& question, uint64_t found);
     using Undecided = treecast::Undecided;
@@ -46,6 +49,7 @@ private:
     const uint64_t cache_bytes_max_;
     std::unique_ptr<EngineRun> run_;
     std::vector<Undecided> undecided_;
+    SlotOrder slot_order_;
     struct Rendering { RenderLimits limits; Renderer renderer; };
     std::unique_ptr<Rendering> renderings_[2];  // by whether they share; made when they are first asked for
 };

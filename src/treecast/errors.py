@@ -87,6 +87,12 @@ class DocumentError(TreecastError):
         """Of the mistake, in bytes from 0."""
         self.line = line
         """Of the mistake, from 1."""
+        self.document: int | None = None
+        """Its number in the batch, from 0; None for a document alone."""
+
+    def name_document(self) -> None:
+        """Let the message say which document of the batch it is about."""
+        self.args = (_shorten(f"{self.code} document {self.document}: {str(self).removeprefix(self.code).lstrip()}"),)
 
 
 class LimitError(TreecastError):

@@ -59,7 +59,7 @@ class MatchWriter(Protocol):
 
 
 class TextWriter(LineFile):
-    """TSV or JSON lines, by document and within one in the order of the subscriptions.
+    """TSV or JSON lines, a line for each match.
 
     A line is the part that names the document and the part that names the subscription. Both are made once, not once
     per match, and put together natively.
@@ -100,7 +100,7 @@ class ParquetWriter(ParquetFile):
 
     def write(self, names: Sequence[str], matches: Any) -> None:
         documents = _names(names)
-        for batch in _in_order(matches):
+        for batch in matches.combine_chunks().to_batches():
             longest = max(_longest(documents), _longest(batch["subscription"].dictionary))
             for piece in _pieces(batch, ROW_GROUP_ROWS, longest):
                 self._rows += piece.num_rows
@@ -134,16 +134,6 @@ def _by_dictionary(matches: Any) -> Iterator[tuple[Any, list[Any]]]:
     for _, group in itertools.groupby(batches, lambda batch: _place(batch["subscription"].dictionary)):
         same = list(group)
         yield same[0]["subscription"].dictionary, same
-
-
-def _in_order(matches: Any) -> list[Any]:
-    """The matches as record batches, by document and then by id in the order in which ids were added."""
-    batches = []
-    for batch in matches.combine_chunks().to_batches():
-        keys = pa.table({"document": batch["document"], "id": batch["subscription"].indices})
-        order = pc.sort_indices(keys, sort_keys=[("document", "ascending"), ("id", "ascending")])
-        batches.append(batch.take(order))
-    return batches
 
 
 def _pieces(batch: Any, rows_max: int, bytes_a_row: int) -> Iterator[Any]:

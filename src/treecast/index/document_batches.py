@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from treecast import _native
 from treecast.arguments import check_integer, kind_of
 from treecast.document import AnyDocument, Document, native_document
+from treecast.errors import DocumentError
 from treecast.index.document_forms import NativeDocument
 
 BATCH_DOCUMENTS_MAX = 4096
@@ -48,6 +50,16 @@ def threads_for(index: _native.Index, documents: Sequence[NativeDocument], threa
     most = min(usable_cpus(), DEFAULT_THREADS_MAX, len(documents))
     work_ns = _bytes(documents) + len(documents) * (index.size() // SUBSCRIPTIONS_PER_NS)
     return max(1, min(most, work_ns // THREAD_WORK_NS_MIN))
+
+
+@contextmanager
+def naming_documents() -> Iterator[None]:
+    """Let the error of a bad document say which one it is; nothing to do where errors are reported."""
+    try:
+        yield
+    except DocumentError as error:
+        error.name_document()
+        raise
 
 
 def usable_cpus() -> int:

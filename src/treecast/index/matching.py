@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from treecast import _native
 from treecast.document import AnyDocument
 from treecast.errors import DocumentError
-from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, take, threads_for
+from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, naming_documents, take, threads_for
 from treecast.index.document_forms import NativeDocument, as_iterable, as_sequence, natives
 from treecast.rejections import Undecided, error_table, warn_of
 
@@ -49,7 +49,8 @@ def match_many(
     import pyarrow as pa
 
     sequence = as_sequence(documents, "match_many", "match")
-    matches = index.match_many(sequence, threads_for(index, sequence, threads), report, 0, 0)
+    with naming_documents():
+        matches = index.match_many(sequence, threads_for(index, sequence, threads), report, 0, 0)
     table = pa.RecordBatchReader.from_stream(matches).read_all()
     if report:
         return table, error_table(matches.rejected, matches.undecided)
@@ -69,7 +70,8 @@ def match_batches(
         waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting))
         if not waiting:
             return
-        matches = index.match_many(waiting, threads_for(index, waiting, threads), report, matches_max, first)
+        with naming_documents():
+            matches = index.match_many(waiting, threads_for(index, waiting, threads), report, matches_max, first)
         table = pa.RecordBatchReader.from_stream(matches).read_all()
         if not report:
             warn_of(matches.undecided, stacklevel=3)
@@ -87,7 +89,9 @@ def match_part(
     matches = index.match_many(natives(documents), 1, report, matches_max, 0, timed, PART_ID_BYTES_MAX)
     undecided: Undecided = matches.undecided
     if undecided and not report:
-        raise undecided[0][2]
+        number, _, error = undecided[0]
+        error.document = number
+        raise error
     column = pa.RecordBatchReader.from_stream(matches).read_all().column("subscription")
     ids = pa.concat_arrays([chunk.dictionary_decode() for chunk in column.chunks] or [pa.array([], pa.string())])
     ends = pa.Array.from_buffers(pa.int64(), matches.documents + 1, [None, pa.py_buffer(matches.ends)])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from treecast import _native
 from treecast.document import AnyDocument, Document
 from treecast.errors import DocumentError
-from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, take, threads_for
+from treecast.index.document_batches import BATCH_DOCUMENTS_MAX, naming_documents, take, threads_for
 from treecast.index.document_forms import NativeDocument, as_iterable, as_sequence, natives
 from treecast.model import DeliveryLimits
 from treecast.rejections import error_table
@@ -66,7 +66,9 @@ def render_many(
 ) -> pa.Table | tuple[pa.Table, pa.Table]:
     """See `Index.render_many`."""
     sequence = as_sequence(documents, "render_many", "render")
-    _, pieces, runs = _native.render_many(index, sequence, threads_for(index, sequence, threads), report, 0, 0, limits)
+    parallel = threads_for(index, sequence, threads)
+    with naming_documents():
+        _, pieces, runs = _native.render_many(index, sequence, parallel, report, 0, 0, limits)
     table = _table(pieces, runs, 0)
     return (table, error_table(_rejected(pieces))) if report else table
 
@@ -88,7 +90,10 @@ def render_batches(
         if not waiting:
             return
         parallel = threads_for(index, waiting, threads)
-        count, pieces, runs = _native.render_many(index, waiting, parallel, report, payload_bytes_max, first, limits)
+        with naming_documents():
+            count, pieces, runs = _native.render_many(
+                index, waiting, parallel, report, payload_bytes_max, first, limits
+            )
         table = _table(pieces, runs, first)
         yield (table, error_table(_rejected(pieces), (), first)) if report else table
         first += count

@@ -57,8 +57,8 @@ def answer(
         try:
             part = _answer_part(index, views[begin:], form)
         except DocumentError as error:
-            place: int | None = getattr(error, "document", None)
-            raise _with_advice(error, form, _name(names, None if place is None else begin + place)) from None
+            bad_row = None if error.document is None else begin + error.document
+            raise _with_advice(error, form, _name(names, bad_row)) from None
         end = begin + len(part.deliveries if isinstance(part, RenderedPart) else part.matches)
         rejected = dict(part.rejected) | {row - begin: missing[row] for row in missing if begin <= row < end}
         errors = {row: [error] for row, error in rejected.items() if row + begin not in silent_rows}
