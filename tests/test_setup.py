@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 pytestmark = pytest.mark.house
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLS = """bash cat chmod chown cp cut dirname env find flock head id ln ls mkdir mktemp mv readlink rm sed sha256sum
+TOOLS = """bash cat chmod chown cp cut dirname env find flock grep head id ln ls mkdir mktemp mv readlink rm sed sha256sum
     sleep sort stat tail touch xargs"""
 SOMEONE = 65534  # a user who owns nothing here
 GIGABYTES_4 = 'echo "1048576 4096"'
@@ -199,6 +200,23 @@ def test_apt_that_does_not_help_ends_with_the_line(machine: Machine) -> None:
     assert len(apt_log(machine)) in (1, 2)  # with the package lists fetched first where there are none
     assert result.stderr.count("\n") == 1
     assert "missing: Python 3.11 or newer" in result.stderr
+
+
+APT_WITHOUT_NETWORK = """echo "W: Failed to fetch http://deb.example/dists/x/InRelease  Temporary failure resolving 'deb.example'"
+[ "$1" = update ] || { echo "E: Unable to locate package g++"; exit 100; }"""
+
+
+def test_apt_without_a_network_is_one_line(machine: Machine) -> None:
+    machine.fake("id", "echo 0")
+    machine.fake("apt-get", APT_WITHOUT_NETWORK)
+    result = machine.setup(TREECAST_PYTHON="absent")
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert "missing: Python 3.11 or newer" in line
+    assert (
+        "a connection to the package server; connect this machine; the whole log is in build/setup.log; run: apt-get"
+        in line
+    )
 
 
 JAVA = r"(openjdk-17|default)-jre-headless"  # by the release of the system
@@ -436,6 +454,25 @@ def test_failed_install_leaves_no_stamp_and_shows_the_log(machine: Machine) -> N
     assert not (machine.checkout / ".venv" / "treecast.stamp").exists()
     (machine.programs / "broken").unlink()
     assert machine.setup(TREECAST_PYTHON="python3").returncode == 0
+
+
+@pytest.mark.parametrize("platform", ["cpython 3.11 linux x86_64", "cpython 3.13 linux x86_64"])
+def test_an_index_that_cannot_be_reached_is_one_line(machine: Machine, platform: str) -> None:
+    """The real pip asks an index that nobody serves; all else of Python is a fake."""
+    fake_python_that_makes_venvs(machine)
+    python = machine.programs / "python3"
+    pip = f'*"-m pip"*) exec {sys.executable} "$@" --ignore-installed --dry-run ;;'
+    python.write_text(re.sub(r'\*"-m pip"\*\).*;;', lambda _: pip, python.read_text()))
+    shutil.copy(ROOT / "requirements.lock", machine.checkout)
+    nowhere = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://127.0.0.1:1/simple", "PIP_RETRIES": "1"}
+    result = machine.setup(TREECAST_PYTHON="python3", FAKE_PLATFORM=platform, **nowhere)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert line == (
+        "treecast set-up: missing: a connection to the package index: Connection refused; packages come from PyPI: connect "
+        "this machine, or let PIP_INDEX_URL name a mirror; the whole log is in build/setup.log"
+    )
+    assert not (machine.checkout / ".venv" / "treecast.stamp").exists()
 
 
 @pytest.mark.parametrize("change", ["native", "a new package", "nothing"])

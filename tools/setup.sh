@@ -16,6 +16,7 @@
 #   2. Everything is checked in one pass, which creates nothing.
 #   3. As root, and unless TREECAST_NO_APT=1, apt-get installs what is missing. Otherwise exactly one line names it, and the
 #      exit status is 2.
+#      A server that cannot be reached, Debian's or PyPI's, is such a line too.
 #   4. The venv is made and its stamp written last. A venv without a stamp is incomplete: it is removed and made again.
 # A change of pyproject.toml, requirements.lock, CMakeLists.txt or native/ reinstalls, and so does a new package. On its
 # platform requirements.lock decides the packages, checked by their hashes (tools/lock.py writes it). Elsewhere the ranges
@@ -317,8 +318,20 @@ attempt() {    # attempt "words" command…: its exit status
     return $status
 }
 
+# no_connection SERVER PATTERN REMEDY: a problem, if a line of the log that fits says that a server cannot be reached.
+no_connection() {
+    local line
+    line=$(grep -E "$2" "$LOG" | tail -n 1)
+    [ -n "$line" ] || return
+    line=$(sed -nE "s/.*(\[Errno -?[0-9]+\] |\([0-9]+: )([A-Z][A-Za-z -]+).*/: \2/p" <<<"$line")
+    problem "a connection to $1$line" "$3; the whole log is in $LOG"
+}
+
 step() {
     attempt "$@" && return
+    lacks=() packages=()
+    no_connection "the package index" 'Retry\(total=0,|Max retries exceeded|Read timed out' \
+        "packages come from PyPI: connect this machine, or let PIP_INDEX_URL name a mirror" && refuse
     tail -n 40 "$LOG" >&2
     say "$1 failed; the whole log is in $LOG" >&2
     exit 1
@@ -403,7 +416,8 @@ if ! examine "${checks[@]+"${checks[@]}"}"; then
         apt_install || installed=no    # the package that failed may not be needed: check again
         hash -r
         if ! examine "${checks[@]}" && [ $indispensable -gt 0 ]; then
-            [ $installed = yes ] || tail -n 20 "$LOG" >&2
+            no_connection "the package server" "Temporary failure resolving|Could not (resolve|connect)|[Uu]nable to connect" \
+                "connect this machine" || [ $installed = yes ] || tail -n 20 "$LOG" >&2
             refuse
         fi
     elif [ $indispensable -gt 0 ]; then
