@@ -50,6 +50,8 @@ class Route(msgspec.Struct, frozen=True):
     """Other types that it may have; what is in them, the guide says."""
     scopes: tuple[str, ...] = ()
     """Kinds of scopes, of which a token needs one (`serve/access/scopes.py`), or `PUBLIC`: every route says which."""
+    settles: bool = False
+    """Answering it settles deliveries: a GET that does so is a change too."""
 
     @property
     def names(self) -> str:
@@ -295,6 +297,7 @@ ROUTES = (
         headers=("Last-Event-ID",),
         content="text/event-stream",
         scopes=SUBSCRIBE,
+        settles=True,
     ),
     Route(
         *("GET", "/v1/socket", "socket", "Deliveries over a WebSocket: the guide says what is said on it"),
