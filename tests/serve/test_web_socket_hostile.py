@@ -76,6 +76,13 @@ class RawSocket:
             self.file.close()
             self.connection.close()
 
+    def messages(self) -> Iterator[Any]:
+        for opcode, payload in self.frames():
+            if opcode == PING:
+                self.send(frame(PONG, payload))
+            elif opcode == TEXT:
+                yield json.loads(payload)
+
     def closing(self, *, answers_pings: bool = True) -> tuple[int, str]:
         """The code and reason that it is closed with."""
         closed = (0, "")
@@ -127,6 +134,7 @@ def test_messages_are_not_compressed(strict: Service) -> None:
         (b'{"colour": "red"}', "TC434"),
         (b'{"credit": -1, "subscriptions": ["a"]}', "TC434"),
         (b'{"credit": 1001, "subscriptions": ["a"]}', "TC460"),
+        (b'{"credit": -1, "publish": {"document": 7}}', "TC434"),
         (b'{"credit": 1}', "TC460"),
         (b'{"subscriptions": []}', "TC460"),
         (json.dumps({"subscriptions": [str(n) for n in range(1_001)]}).encode(), "TC460"),
@@ -137,6 +145,37 @@ def test_messages_that_make_no_sense(strict: Service, message: bytes, code: str)
     raw.send(frame(TEXT, message))
     status, reason = raw.closing()
     assert status == 4400 and reason.startswith(code)
+
+
+@pytest.mark.parametrize(
+    ("form", "ref"),
+    [
+        ({"document": "<a/>", "ref": 7}, None),
+        ({"document": "<a/>", "ref": None}, None),
+        ({"document": "<a/>", "ref": "r" * 1_001}, None),
+        ({"document": 7, "ref": "number"}, "number"),
+        ({"ref": "nothing"}, "nothing"),
+        ({"document": "<a/>", "ref": "unknown", "colour": "red"}, "unknown"),
+        ({"document": "<a/>", "ref": "encoding", "encoding": "rot13"}, "encoding"),
+        ({"document": "<a/>", "ref": "long", "id": "i" * 1_001}, "long"),
+        ("<a/>", None),
+        ([], None),
+    ],
+)
+def test_a_document_that_makes_no_sense(strict: Service, form: Any, ref: str | None) -> None:
+    """It is answered, and the socket goes on: it may hold deliveries, and documents that have no answer yet."""
+    raw = RawSocket(strict, "/v1/socket?subscription=a")
+    heard = raw.messages()
+    assert next(heard) == {"opened": ["a"]}
+    raw.send(frame(TEXT, json.dumps({"ack": ["unknown"], "publish": form}).encode()))
+    assert next(heard) == {"unknown": ["unknown"]}  # the rest of the message counts
+    answer = next(heard)
+    assert (answer["published"]["status"], answer["published"]["problem"]["code"]) == (400, "TC434")
+    assert "$.publish" in answer["published"]["problem"]["detail"] and answer.get("ref") == ref
+    raw.send(frame(TEXT, b'{"publish": {"document": "<b/>", "ref": "next"}}'))
+    answer = next(heard)
+    assert (answer["published"]["status"], answer["ref"]) == (201, "next")
+    raw.connection.close()
 
 
 def test_subscriptions(strict: Service) -> None:

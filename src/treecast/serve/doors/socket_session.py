@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treecast.errors import TreecastError
+from treecast.overlay.messages import NAME_CHARS_MAX
 from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened
 from treecast.serve.access.access import Access
 from treecast.serve.access.refusals import no_token
@@ -89,8 +90,11 @@ class SocketSession:
     # --- what the other side says -------------------------------------------------------------------------------------
 
     def receive(self, text: bytes) -> None:
-        """A message. Raises DoorError if it cannot be used."""
-        message = decode_form(text, SocketMessage)
+        """A message. Raises DoorError if it cannot be used; if only its document cannot be, that is answered."""
+        try:
+            message, refusal = decode_form(text, SocketMessage), None
+        except DoorError as error:
+            message, refusal = _without_document(text, error)
         if message.subscriptions is not None:
             self._choose(message.subscriptions)
         if message.credit is not None:
@@ -100,6 +104,8 @@ class SocketSession:
             self._say(SocketUnknown(unknown))
         if message.publish is not None:
             self._publish(message.publish)
+        if refusal is not None:
+            self._say(refusal)
 
     def _choose(self, subscriptions: Sequence[str]) -> None:
         """What this socket receives from, once and for all."""
@@ -212,6 +218,19 @@ class SocketSession:
             self._sockets.documents.publish_line(self._access, form.source, line, finish)
         except TreecastError as error:
             finish(error)
+
+
+def _without_document(text: bytes, error: DoorError) -> tuple[SocketMessage, SocketPublished]:
+    """The rest of a message whose document cannot be used, and the answer to that. Raises `error` if more is wrong."""
+    try:
+        fields = decode_form(text, dict[str, Any])
+        form = fields.pop("publish")
+        message = msgspec.convert(fields, SocketMessage)
+    except (DoorError, KeyError, msgspec.ValidationError):
+        raise error from None
+    ref = form.get("ref") if isinstance(form, dict) else None
+    known_ref = ref if isinstance(ref, str) and len(ref) <= NAME_CHARS_MAX else ""
+    return message, SocketPublished(batch_item(problem_of_error(error)), known_ref)
 
 
 class Sockets:
