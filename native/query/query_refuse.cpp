@@ -240,7 +240,7 @@ void QueryParser::refuse_function(Slice name, bool step) {
     const std::string spelt(cut_text(function, 60));
     if (known && prefix.empty() && step)
         refuse("TC103", spelt + "() cannot stand in place of a step", where,
-               known->arguments_min < 2 && known->type != TermType::boolean && known->function != TermFunction::position && known->function != TermFunction::last
+               known->arguments_max && known->arguments_min < 2 && known->type != TermType::boolean
                    ? "the function stands round the path: " + spelt + "(//a)"
                    : "write it in brackets behind the step");
     std::string hint;

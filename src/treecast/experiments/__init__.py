@@ -1,7 +1,7 @@
 """Experiments: one file per figure, table or stated finding of a paper, each with a verdict computed from its rows.
 
 An experiment states what the paper found, measures the same on the engines of this project, and compares. Its verdict
-is a list of findings, each with a threshold that was fixed beforehand and one of three answers: agree, differs,
+is a list of findings, each with a rule that is stated with it and one of three answers: agree, differs,
 inconclusive. If two engines give different matches, the run has failed, whatever the times are.
 
     >>> from treecast import experiments

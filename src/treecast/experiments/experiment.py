@@ -26,7 +26,7 @@ class Finding:
     seen: str
     """What the rows say, in figures."""
     rule: str
-    """When the answer is "agree" and when "differs", fixed before the run."""
+    """When the answer is "agree" and when "differs"."""
     answer: Answer
     why: str = ""
     figure: float | None = None
