@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from treecast.serve.logs import make_log
 from treecast.serve.metrics import Metrics
 from treecast.serve.status_pages import StatusPages
 
@@ -23,8 +24,8 @@ async def fetch(port: int, request: bytes) -> bytes:
 def test_pages() -> None:
     async def run() -> None:
         is_ready = False
-        pages = StatusPages(Metrics(lambda: {"queued": 7}), lambda: is_ready)
-        _, port = await pages.listen("127.0.0.1", 0)
+        pages = StatusPages(Metrics(lambda: {"queued": 7}), lambda: is_ready, make_log("json", "error"))
+        _, port = pages.listen("127.0.0.1", 0)
         metrics = await fetch(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         assert metrics.startswith(b"HTTP/1.1 200 OK\r\n") and b"treecast_peer_queued 7.0\n" in metrics
         assert (await fetch(port, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\nalive\n")

@@ -67,6 +67,11 @@ class Service:
         self.peers = line.split()[2:]
         return self
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def tell(self, number: int) -> None:
         """Send a signal."""
         assert self._process is not None

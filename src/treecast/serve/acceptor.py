@@ -1,7 +1,10 @@
 """Accepts TCP connections: at most so many, and each has a deadline for its TLS handshake.
 
 A connection counts from its first moment, handshake included, and gets the certificate of that moment. What differs
-between those who listen is an `AcceptPolicy`. HTTP without TLS is accepted by uvicorn: there is no handshake to guard.
+between those who listen is an `AcceptPolicy`.
+
+While the process has no descriptor left for a connection, the system keeps those that wait. asyncio's own servers try
+again at once, a thousand times a turn, and write a traceback each time.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from treecast.serve.transport_error import TransportError
 BACKLOG = 1_024
 """Connections that the system keeps until they are accepted."""
 ACCEPT_AGAIN_S = 0.5
-"""After a failure to accept, such as too many open files."""
+"""After a failure to accept, such as too many open files,"""
+LOG_AGAIN_S = 60.0
+"""which is logged so often, as long as it lasts."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -83,6 +88,7 @@ class Acceptor:
         self._connections = connections
         self._policy = policy
         self._log = log
+        self._log_again_s = 0.0
         self._accepting: list[asyncio.Task[None]] = []
         self._starting: dict[asyncio.Task[None], asyncio.BaseProtocol] = {}
 
@@ -110,8 +116,13 @@ class Acceptor:
         while True:
             try:
                 accepted, _ = await loop.sock_accept(listening)
+            except ConnectionError:
+                continue  # the other side has gone while it waited
             except OSError as error:
-                self._log.warning("cannot accept", error=error.strerror)
+                if loop.time() >= self._log_again_s:
+                    self._log_again_s = loop.time() + LOG_AGAIN_S
+                    hint = "allow more open files (LimitNOFILE, ulimit -n), or fewer connections"
+                    self._log.warning("cannot accept connections", error=error.strerror, hint=hint)
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
             if not self._has_room():

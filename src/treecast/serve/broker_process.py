@@ -28,7 +28,6 @@ from treecast.serve.settings import RuntimeSettings
 from treecast.serve.status_pages import StatusPages
 from treecast.serve.store import Store
 from treecast.serve.tls import TlsFiles, server_context
-from treecast.serve.transport_error import TransportError
 
 
 class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,9 +98,9 @@ async def serve(
 ) -> None:
     """Run a peer until SIGTERM or SIGINT, with its status pages; `announce` gets the address when others may come."""
     keep_freed_memory()
-    pages = StatusPages(runtime.metrics, runtime.is_ready)
+    pages = StatusPages(runtime.metrics, runtime.is_ready, log)
     if status is not None:
-        await listen_for_status(pages, *status)
+        pages.listen(*status)
     try:
         address = await runtime.start(*listen)
         loop = asyncio.get_running_loop()
@@ -152,15 +151,3 @@ def settle_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
-
-
-async def listen_for_status(pages: StatusPages, host: str, port: int) -> None:
-    """Raises TransportError TC408."""
-    try:
-        await pages.listen(host, port)
-    except OSError as error:
-        raise TransportError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}",
-            code="TC408",
-            hint="choose another address or port, or stop what uses it",
-        ) from None

@@ -7,48 +7,60 @@ starts, stops, or waits for its disk. Keep the port away from strangers: there i
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 
+import structlog
+
+from treecast.serve.acceptor import Acceptor, AcceptPolicy, address_of, bind
 from treecast.serve.metrics import CONTENT_TYPE, Metrics
 
 REQUEST_BYTES_MAX = 8_192
 REQUEST_S_MAX = 5.0
 REQUESTS_MAX = 32
-"""Requests at the same time."""
+"""Requests at the same time. Further ones are closed at once."""
 
 
 class StatusPages:
     """A tiny HTTP server."""
 
-    def __init__(self, metrics: Metrics, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, metrics: Metrics, is_ready: Callable[[], bool], log: structlog.typing.FilteringBoundLogger
+    ) -> None:
         self._metrics = metrics
         self._is_ready = is_ready
-        self._server: asyncio.Server | None = None
-        self._busy = 0
+        self._busy: set[asyncio.BaseProtocol] = set()
+        policy = AcceptPolicy(connections_max=REQUESTS_MAX, handshake_ms=0, context=lambda: None)
+        self._acceptor = Acceptor(self._make_protocol, self._busy, policy, log)
+        self._listening: socket.socket | None = None
 
-    async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Returns the address; port 0 takes a free one. Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
-        address = self._server.sockets[0].getsockname()
-        return str(address[0]), int(address[1])
+    def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Returns the address; port 0 takes a free one. Raises TransportError TC408."""
+        self._listening = bind(host, port)
+        self._acceptor.accept(self._listening)
+        return address_of(self._listening)
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        await self._acceptor.close()
+        if self._listening is not None:
+            self._listening.close()
+
+    def _make_protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(REQUEST_BYTES_MAX), self._serve)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._busy += 1
+        protocol = writer.transport.get_protocol()
+        self._busy.add(protocol)
         try:
-            if self._busy <= REQUESTS_MAX:
-                async with asyncio.timeout(REQUEST_S_MAX):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(self._answer(head))
-                    await writer.drain()
+            async with asyncio.timeout(REQUEST_S_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(head))
+                await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             pass
         finally:
-            self._busy -= 1
+            self._busy.discard(protocol)
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()

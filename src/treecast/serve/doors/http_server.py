@@ -38,8 +38,7 @@ from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.web_socket import Opening, SocketProtocol, handshake
 
 OTHER_FILES = 1_000
-"""Beside connections: those of the store, of imports, of the other doors."""
-
+"""Beside connections: those of the store, of imports, of the other doors. Where few are allowed, half of them."""
 
 DIRECT_URL = b"/v1/documents"
 DIRECT_NEVER = frozenset((b"content-encoding", b"transfer-encoding", b"expect"))
@@ -124,9 +123,6 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, transport))
-        if len(self.connections) > self.settings.connections_max:
-            self.transport.abort()
-            return
         self._begin_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -475,16 +471,13 @@ def _header_too_large(bytes_max: int) -> DoorError:
 
 
 class _Server(uvicorn.Server):
-    """Signals are for whoever runs the process. With a certificate, connections are accepted by us."""
+    """Signals are for whoever runs the process, and connections are accepted by us."""
 
-    policy: AcceptPolicy | None = None
+    policy: AcceptPolicy
     log: structlog.typing.FilteringBoundLogger
     _acceptor: Acceptor | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if self.policy is None:
-            await super().startup(sockets)
-            return
         await super().startup([])
         self._acceptor = Acceptor(self._make_protocol, self.server_state.connections, self.policy, self.log)
         for listening in sockets or ():
@@ -518,12 +511,14 @@ class _Forward(logging.Handler):
         self._log.error("http", message=record.getMessage())
 
 
-def allow_files(count: int) -> None:
-    """Let this process have so many files open, as far as the system permits: many start with 1,024."""
+def allow_files(count: int) -> int:
+    """Let this process have so many files open, as far as the system permits: many start with 1,024. Returns how many
+    of these it may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     new_limit = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < new_limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
+    return new_limit
 
 
 class HttpServer:
@@ -537,7 +532,6 @@ class HttpServer:
         door: Door | None = None,
         certificate: Certificate | None = None,
     ) -> None:
-        self._settings = settings
         self._socket: socket.socket | None = None
         logger = logging.getLogger("uvicorn.error")
         logger.handlers = [_Forward(log)]
@@ -558,18 +552,20 @@ class HttpServer:
         )
         self._server = _Server(config)
         self._server.log = log
-        if certificate is not None:
-            self._server.policy = AcceptPolicy(
-                connections_max=settings.connections_max,
-                handshake_ms=settings.handshake_ms,
-                shutdown_ms=settings.stop_ms,
-                context=lambda: certificate.context,
-                logs_failures=False,
-            )
+        files = allow_files(settings.connections_max + OTHER_FILES)
+        connections_max = min(settings.connections_max, max(files - OTHER_FILES, files // 2))
+        if connections_max < settings.connections_max:
+            log.info("fewer connections than connections_max", connections=connections_max, open_files=files)
+        self._server.policy = AcceptPolicy(
+            connections_max=connections_max,
+            handshake_ms=settings.handshake_ms,
+            shutdown_ms=settings.stop_ms,
+            context=lambda: certificate.context if certificate is not None else None,
+            logs_failures=False,
+        )
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Returns the address; port 0 takes a free one. Raises TransportError TC408."""
-        allow_files(self._settings.connections_max + OTHER_FILES)
         self._socket = bind(host, port)
         return address_of(self._socket)
 

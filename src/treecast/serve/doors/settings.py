@@ -12,7 +12,7 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults suit a broker with thousands of clients."""
 
     connections_max: int = 20_000
-    """Further ones are closed at once."""
+    """Further ones are closed at once. They are fewer where the system allows few open files (`LimitNOFILE`)."""
     handshake_ms: int = 10_000
     """A connection with TLS has so long for its handshake. It counts meanwhile."""
     header_ms: int = 10_000

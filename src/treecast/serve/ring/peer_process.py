@@ -32,7 +32,7 @@ from treecast.serve.access.exposure import check_exposure
 from treecast.serve.access.gate import Gate
 from treecast.serve.access.settings import AccessSettings
 from treecast.serve.address import format_address
-from treecast.serve.broker_process import BrokerOptions, check_options, in_thread, listen_for_status, warm_up
+from treecast.serve.broker_process import BrokerOptions, check_options, in_thread, warm_up
 from treecast.serve.doors.http import HttpDoor
 from treecast.serve.doors.http_server import HttpServer
 from treecast.serve.doors.settings import DoorSettings
@@ -250,9 +250,9 @@ async def serve_peer(options: PeerOptions, log: structlog.typing.FilteringBoundL
     links = PeerLinks(options.peer_name, _resolve, random, log, options.runtime, client_tls)
     runtime = Runtime(process.open, random, log, options.runtime, server_tls, links=links)
     control = RingControl(log, runtime)
-    status = StatusPages(runtime.metrics, runtime.is_ready)
+    status = StatusPages(runtime.metrics, runtime.is_ready, log)
     if options.status is not None:
-        await listen_for_status(status, *options.status)
+        status.listen(*options.status)
     door = PeerDoor(options, runtime, log, options.peer_name) if options.http is not None else None
     try:
         address = await runtime.start(*options.listen)
