@@ -19,7 +19,7 @@ demo:  ## match the embedded sample and a firehose, and write to results/
 	@bash tools/demo.sh
 
 test:  ## run the tests, and the native ones again under the sanitizers
-	@bash tools/setup.sh maybe-java maybe-nats maybe-chromium maybe-xmlsec1 maybe-npm
+	@bash tools/setup.sh maybe-java maybe-nats maybe-chromium maybe-xmlsec1 maybe-npm maybe-maven
 	@bash tools/test.sh $(PYTEST_ARGS)
 
 check: setup  ## run the linters and the type checker
@@ -28,7 +28,7 @@ check: setup  ## run the linters and the type checker
 	@$(PYTHON) -m mypy
 
 long:  ## run the full-size checks: hours of CPU time
-	@bash tools/setup.sh java maybe-nats maybe-chromium maybe-xmlsec1 maybe-npm
+	@bash tools/setup.sh java maybe-nats maybe-chromium maybe-xmlsec1 maybe-npm maybe-maven
 	@$(PYTHON) -m pytest -m long $(PYTEST_ARGS)
 	@TREECAST_SANITIZER=thread bash tools/sanitize.sh
 	@$(PYTHON) tools/mutants.py

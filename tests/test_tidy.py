@@ -42,7 +42,7 @@ ROOMS: dict[str, set[str]] = {
     "rejections": {"errors"},
     "index": CORE | {"engines", "names", "rejections"},
     "wire": CORE | {"workload"},  # workload: dictionaries are made from DTDs
-    "inputs": CORE | {"index", "names"},
+    "inputs": CORE | {"index", "names", "extras"},
     "catalog": CORE | {"index", "durable"},
     "placement": CORE | {"index"},
     # workload: documents are checked by its DTDs

@@ -32,7 +32,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-EXTRAS = ("spark", "serve", "nats", "selective", "bench", "dev")
+EXTRAS = ("spark", "hdfs", "serve", "nats", "selective", "bench", "dev")
 BUILD_REQUIRES = ("setuptools>=77,<90", "wheel>=0.45,<1")  # for source distributions; the first setuptools with SPDX
 LINK = re.compile(r'href="([^"]+)"')
 HEADER = """\

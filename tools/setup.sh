@@ -8,6 +8,7 @@
 #   tools/setup.sh maybe-chromium  the same for Chromium, in which tests look at the console
 #   tools/setup.sh maybe-xmlsec1   the same for xmlsec1, which verifies signatures in tests
 #   tools/setup.sh maybe-npm   the venv, and tests/npm in build/npm where npm is installed; tests that need it report if not
+#   tools/setup.sh maybe-maven the venv, and the Java programs of tests/maven in build/maven, where Maven is installed; likewise
 #   tools/setup.sh fuzzer      the venv, and a clang that has libFuzzer
 #   tools/setup.sh debootstrap the venv, and debootstrap for a minimal Debian
 #
@@ -195,6 +196,20 @@ npm_packages() {    # clients in JavaScript for the tests, as tests/npm/package-
     (cd build/npm && timeout 120 npm ci --no-audit --no-fund --ignore-scripts >npm.log 2>&1) && return 0
     say "the packages of tests/npm could not be installed: tests will say what they leave out"
     rm -rf build/npm
+}
+
+check_maven() { :; }    # nothing is installed for it, see maven_packages
+
+maven_packages() {    # Java programs that the tests start, as tests/maven/pom.xml has them; Maven checks what it fetches
+    command -v mvn >/dev/null || return 0
+    [ -d build/maven ] && cmp -s tests/maven/pom.xml build/maven/pom.xml && return 0
+    rm -rf build/maven
+    mkdir -p build/maven
+    (cd tests/maven && timeout 300 mvn --batch-mode --quiet --strict-checksums dependency:copy-dependencies \
+        -DincludeScope=runtime -DoutputDirectory="$OLDPWD/build/maven") >build/maven.log 2>&1 &&
+        cp tests/maven/pom.xml build/maven/ && return 0
+    say "the programs of tests/maven could not be fetched: tests will say what they leave out"
+    rm -rf build/maven
 }
 
 check_fuzzer() {
@@ -425,6 +440,7 @@ if ! examine "${checks[@]+"${checks[@]}"}"; then
     fi
 fi
 [[ " $* " != *" maybe-npm "* ]] || npm_packages
+[[ " $* " != *" maybe-maven "* ]] || maven_packages
 current && exit 0
 lock
 current && exit 0

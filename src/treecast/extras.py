@@ -15,6 +15,7 @@ PACKAGES: Mapping[str, frozenset[str]] = {
     "nats": frozenset(("nats",)),
     "spark": frozenset(("matplotlib", "nats", "pandas", "pyspark")),
     "spark-client": frozenset(("matplotlib", "nats", "pandas")),
+    "hdfs": frozenset(("fsspec", "hdfs_native")),
     "bench": frozenset(("lxml", "matplotlib", "saxonche")),
 }
 """Extra -> the packages that treecast imports with it, as an import names them."""

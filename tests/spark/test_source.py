@@ -291,7 +291,7 @@ def test_the_source_travels_by_name(tmp_path: Path) -> None:
     ("options", "code", "words"),
     [
         ({"path": "/no/such/file"}, "TC710", "no file or directory /no/such/file"),
-        ({"path": "s3://bucket/a"}, "TC710", "binaryFile"),
+        ({"path": "ftp://host/a"}, "TC710", "schemes that are read"),
         ({}, "TC711", "no path"),
         ({"path": ""}, "TC711", "no path"),
         ({"path": "/", "recrod": "a"}, "TC711", "did you mean record"),

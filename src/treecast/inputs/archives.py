@@ -29,7 +29,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from treecast.errors import PipelineError
@@ -48,6 +47,7 @@ from treecast.inputs.inflate import (
     reason,
 )
 from treecast.inputs.listing import COMPRESSIONS, EVERY_FILE, SIZE_UNKNOWN, ListedFile, fits, kind_of, look
+from treecast.inputs.locations import LOCAL, Storage, open_file
 
 STDIN = "-"
 """The name by which standard input goes."""
@@ -95,13 +95,18 @@ class ReadProgress:
 
 
 def entries(
-    file: ListedFile, *, pattern: str = EVERY_FILE, ratio_max: int = RATIO_MAX, progress: ReadProgress | None = None
+    file: ListedFile,
+    *,
+    pattern: str = EVERY_FILE,
+    ratio_max: int = RATIO_MAX,
+    progress: ReadProgress | None = None,
+    storage: Storage = LOCAL,
 ) -> Iterator[Entry | tuple[str, PipelineError]]:
     """What is in the file; of a member that cannot be opened, its name and why. Raises PipelineError for the file."""
     kind = kind_of(file.path)
-    check_unchanged(file)
+    check_unchanged(file, storage)
     try:
-        with Path(file.path).open("rb") as handle:
+        with open_file(file.path, storage) as handle:
             # The length of a pipe is unknown. What comes out of it is bounded by the size of a document.
             size = sys.maxsize if file.bytes == SIZE_UNKNOWN else file.bytes
             budget = Budget(size, ratio_max)
@@ -139,10 +144,10 @@ def standard_input_bytes() -> int:
     return status.st_size if stat.S_ISREG(status.st_mode) else SIZE_UNKNOWN
 
 
-def is_compressed(path: str) -> bool:
+def is_compressed(path: str, storage: Storage = LOCAL) -> bool:
     """Whether a file begins as compressed ones do; False where it cannot be read."""
     try:
-        with Path(path).open("rb") as handle:
+        with open_file(path, storage) as handle:
             return compression_of(handle.read(SIGNATURE_BYTES_MAX)) is not None
     except OSError:
         return False
@@ -154,11 +159,11 @@ def unreadable(error: OSError) -> PipelineError:
     return PipelineError(f"the file cannot be read: {error.strerror or error}", code="TC712", hint=hint)
 
 
-def check_unchanged(file: ListedFile) -> None:
+def check_unchanged(file: ListedFile, storage: Storage = LOCAL) -> None:
     """Raise PipelineError unless the file is what it was when it was listed."""
     if file.bytes == SIZE_UNKNOWN:
         return
-    now = look(file.path)
+    now = look(file.path, storage)
     if now is None:
         raise PipelineError("the file is gone since it was listed", code="TC713")
     if now != file:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from treecast.document import Limits
@@ -38,6 +37,7 @@ from treecast.inputs.archives import (
 )
 from treecast.inputs.inflate import RATIO_MAX, Readable
 from treecast.inputs.listing import EVERY_FILE, SIZE_UNKNOWN, ListedFile, list_files, look
+from treecast.inputs.locations import LOCAL, Storage, open_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,6 +65,8 @@ class ReadSettings:
     document_bytes_max: int = Limits.document_bytes_max
     ratio_max: int = RATIO_MAX
     """A file may unpack to so many times its size."""
+    storage: Storage = LOCAL
+    """How files elsewhere are reached."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +160,10 @@ def progress_of(paths: Sequence[str], settings: ReadSettings) -> ReadProgress:
 def read_document(name: str, settings: ReadSettings) -> bytes:
     """The one document of this name, as `documents` gives it: also a member of an archive. Raises TreecastError."""
     member = None
-    file = None if name == STDIN else look(name)
+    file = None if name == STDIN else look(name, settings.storage)
     if name != STDIN and file is None and MEMBER in name:
         path, _, member = name.partition(MEMBER)
-        file = look(path)
+        file = look(path, settings.storage)
         # The names of members may hold stars.
         settings = replace(settings, pattern=EVERY_FILE)
     if name == STDIN:
@@ -196,11 +198,13 @@ def read_record(name: str, settings: ReadSettings) -> bytes:
     archive = file.partition(MEMBER)[0]
     failures: list[TreecastError] = []
 
-    def report(source: str, error: TreecastError) -> None:
-        if source in (name, file, archive):
+    def report(place: str, error: TreecastError) -> None:
+        if place in (name, file, archive):
             failures.append(error)
 
-    for record_name, data in documents([file if look(file) or file == STDIN else archive], settings, report):
+    for record_name, data in documents(
+        [file if look(file, settings.storage) or file == STDIN else archive], settings, report
+    ):
         if record_name == name:
             return data
         if failures:
@@ -218,7 +222,10 @@ def read_file(
         if part is not None:
             yield from _read_part(file, settings, part)
             return
-        for entry in entries(file, pattern=settings.pattern, ratio_max=settings.ratio_max, progress=progress):
+        entries_of_file = entries(
+            file, pattern=settings.pattern, ratio_max=settings.ratio_max, progress=progress, storage=settings.storage
+        )
+        for entry in entries_of_file:
             if isinstance(entry, tuple):
                 yield Refusal(*entry)
             else:
@@ -234,7 +241,7 @@ def _sources(paths: Sequence[str], settings: ReadSettings, report: Report) -> It
         if path == STDIN:
             yield None
         else:
-            yield from list_files([path], settings.pattern, report, listed_paths)
+            yield from list_files([path], settings.pattern, report, listed_paths, settings.storage)
 
 
 def _read_entry(
@@ -243,12 +250,12 @@ def _read_entry(
     if settings.rule is not None:
         yield from _read_records(entry, settings.rule)
         if file is not None:
-            check_unchanged(file)
+            check_unchanged(file, settings.storage)
         return
     try:
         data = _read_all(entry.stream, settings.document_bytes_max)
         if file is not None:
-            check_unchanged(file)
+            check_unchanged(file, settings.storage)
     except (PipelineError, DocumentError) as error:
         yield Refusal(entry.name, error)
     else:
@@ -270,14 +277,14 @@ def _read_all(stream: Readable, limit: int) -> bytes:
 def _read_part(file: ListedFile, settings: ReadSettings, part: Part) -> Iterator[RecordRows]:
     from treecast.inputs.records import split
 
-    check_unchanged(file)
+    check_unchanged(file, settings.storage)
     try:
-        with Path(file.path).open("rb") as handle:
+        with open_file(file.path, settings.storage) as handle:
             for batch in split(handle, settings.rule, part=part):
                 yield RecordRows(file.path, batch)
     except OSError as error:
         raise unreadable(error) from None
-    check_unchanged(file)
+    check_unchanged(file, settings.storage)
 
 
 def _read_records(entry: Entry, rule: Rule) -> Iterator[RecordRows | Refusal]:

@@ -10,6 +10,7 @@ This is the one place that decides what of a directory is read, for the command 
   always looked into;
 - the files of a directory come before its sub-directories, both sorted by name;
 - links are followed, and each directory is entered once, so that links in a circle end;
+- paths elsewhere (`s3a://bucket/docs/*.xml`, `treecast.inputs.locations`) mean the same;
 - what cannot be listed, or is a link to nothing, is listed with an unknown size: opening it says what is wrong.
 
 A file given by its path is read whatever its name is. One that several paths name is read once.
@@ -21,14 +22,17 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from treecast.errors import PipelineError
+from treecast.inputs import locations
+from treecast.inputs.locations import LOCAL, Storage, is_remote
 
 EVERY_FILE = "*"
 """The pattern that all names fit."""
@@ -45,6 +49,7 @@ ARCHIVES = {
     **{f".tar{suffix}": f"tar.{kind}" for suffix, kind in COMPRESSIONS.items()},
 }
 _MAGIC = frozenset("*?[")
+_GLOBS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 Report = Callable[[str, PipelineError], None]
 """Takes a path that names no file, and why."""
@@ -82,7 +87,11 @@ def fits(name: str, pattern: str) -> bool:
 
 
 def list_files(
-    paths: Sequence[str], pattern: str = EVERY_FILE, report: Report | None = None, seen: set[str] | None = None
+    paths: Sequence[str],
+    pattern: str = EVERY_FILE,
+    report: Report | None = None,
+    seen: set[str] | None = None,
+    storage: Storage = LOCAL,
 ) -> Iterator[ListedFile]:
     """The files that the paths mean, in order, each once; none of those in `seen`, which grows.
 
@@ -95,10 +104,11 @@ def list_files(
     for path in paths:
         try:
             is_empty = True
-            for file in walk(path, pattern):
+            for file in walk(path, pattern, storage=storage):
                 is_empty = False
                 if seen is not None:
-                    place = os.path.abspath(file.path)  # noqa: PTH100 - Path.absolute keeps ".."
+                    # Path.absolute keeps ".."
+                    place = file.path if is_remote(path) else os.path.abspath(file.path)  # noqa: PTH100
                     if place in seen:
                         continue
                     seen.add(place)
@@ -112,12 +122,20 @@ def list_files(
             report(path, error)
 
 
-def walk(path: str, pattern: str = EVERY_FILE, *, may_be_empty: bool = False) -> Iterator[ListedFile]:
+def walk(
+    path: str, pattern: str = EVERY_FILE, *, may_be_empty: bool = False, storage: Storage = LOCAL
+) -> Iterator[ListedFile]:
     """The files that one path means. A path that is there is taken literally, stars and all.
 
     Raises PipelineError (TC710) where it means nothing, unless it is a pattern that nothing fits yet and `may_be_empty`
     is set.
     """
+    if is_remote(path):
+        files = _walk_remote(path, pattern, storage)
+        if not files and not may_be_empty:
+            raise PipelineError(f"there is no file {path}", code="TC710", hint="check the spelling, and the pattern")
+        yield from files
+        return
     starts, is_pattern = _starts(path, may_be_empty=may_be_empty)
     yielded_paths: set[str] = set()  # "docs/**" gives a directory, and what is in it
     for start in starts:
@@ -130,12 +148,20 @@ def walk(path: str, pattern: str = EVERY_FILE, *, may_be_empty: bool = False) ->
 
 
 def check_exists(path: str, *, may_be_empty: bool) -> None:
-    """Raise PipelineError (TC710) unless there is such a path; a pattern may be one that nothing fits yet."""
-    _starts(path, may_be_empty=may_be_empty)
+    """Raise PipelineError (TC710) unless there is such a path; a pattern may be one that nothing fits yet.
+
+    Elsewhere nothing is asked: the settings that it takes are those of the job.
+    """
+    if not is_remote(path):
+        _starts(path, may_be_empty=may_be_empty)
 
 
-def look(path: str) -> ListedFile | None:
+def look(path: str, storage: Storage = LOCAL) -> ListedFile | None:
     """The file as it is now; None where it is gone, or no plain file."""
+    if is_remote(path):
+        with _named(path):
+            listed = locations.look(path, storage)
+        return None if listed is None else ListedFile(*listed)
     try:
         status = Path(path).stat()
     except (OSError, ValueError):
@@ -145,6 +171,10 @@ def look(path: str) -> ListedFile | None:
 
 def pattern_base(path: str) -> str:
     """The directory that a path is in, or begins with where it is a pattern."""
+    if is_remote(path):
+        raise PipelineError(
+            f"{path} is not on this machine: a stream of it needs log=, a directory for what it has read", code="TC711"
+        )
     local = Path(local_path(path))
     if local.exists():
         return str(local if local.is_dir() else local.parent)
@@ -154,26 +184,61 @@ def pattern_base(path: str) -> str:
 
 
 def local_path(path: str) -> str:
-    """An absolute path of the local file system. Raises PipelineError (TC710) for any other."""
-    return str(Path(_without_scheme(path)).expanduser().absolute())
+    """An absolute path of the local file system; of one elsewhere, the path itself. Raises PipelineError (TC710)."""
+    return path if is_remote(path) else str(Path(locations.local_name(path)).expanduser().absolute())
 
 
-def _without_scheme(path: str) -> str:
-    """The path as it was given; of a URL of a file, what it names."""
-    if not path:
-        raise PipelineError("a path is empty", code="TC710", hint="name a file, a directory or a pattern")
-    scheme, _, rest = path.partition(":")
-    if rest.startswith("/") and scheme.lower() == "file":
-        return unquote(urlsplit(path).path)
-    if rest.startswith("//"):
-        hint = 'copy or mount it; Spark reads it with format("binaryFile"): rename content to document and path to file'
-        raise PipelineError(f"{path} is not on a local or mounted file system", code="TC710", hint=hint)
-    return path
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Say which path it is that cannot be listed."""
+    try:
+        yield
+    except OSError as error:
+        message = f"{path} cannot be listed: {error.strerror or error}"
+        raise PipelineError(message, code="TC712", hint="check the address, the credentials and the network") from None
+
+
+def _walk_remote(path: str, pattern: str, storage: Storage) -> list[ListedFile]:
+    """The files that a path elsewhere means, in the order of a directory here; a path that is there is literal."""
+    with _named(path):
+        listed = locations.look(path, storage)
+        if listed is not None:
+            return [ListedFile(*listed)]
+        magic = _MAGIC & set(path)
+        first_magic = re.search(r"[^/]*[*?\[]", path)
+        base = f"{path.rstrip('/')}/" if first_magic is None else path[: first_magic.start()]
+        files = [ListedFile(*row) for row in locations.walk(base, storage)]
+    glob_fits = re.compile(f"{_glob_expression(path)}(?P<inside>/.*)?" if magic else ".*(?P<inside>/.*)")
+    chosen = []
+    for file in files:
+        fit = glob_fits.fullmatch(file.path)
+        is_hidden = any(part.startswith(HIDDEN) for part in file.path[len(base) :].split("/"))
+        # What a pattern of paths names is taken; of a directory that it names, what has such a name.
+        if fit and not is_hidden and (not fit["inside"] or is_archive(file.path) or fits(file.path, pattern)):
+            chosen.append(file)
+    return sorted(chosen, key=_place_in_order)
+
+
+def _place_in_order(file: ListedFile) -> list[tuple[bool, str]]:
+    """The files of a directory before those of its sub-directories, by name."""
+    *directories, name = file.path.split("/")
+    return [*((True, directory) for directory in directories), (False, name)]
+
+
+def _glob_expression(path: str) -> str:
+    """A regular expression for a pattern of paths: `**` is any number of directories."""
+    expression = ""
+    for piece in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]/]+\])", path):
+        if len(piece) > 2 and piece[0] == "[" and piece[-1] == "]":
+            expression += piece.replace("[!", "[^", 1).replace("\\", "\\\\")
+        else:
+            expression += _GLOBS.get(piece) or re.escape(piece)
+    return expression
 
 
 def _starts(path: str, *, may_be_empty: bool) -> tuple[list[str], bool]:
     """The files and directories that a path names, and whether it is a pattern."""
-    local = _without_scheme(path)
+    local = locations.local_name(path)
     if _is_there(local):
         return [local], False
     if not _MAGIC & set(local):

@@ -22,6 +22,7 @@ from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
 from treecast.errors import PipelineError, TreecastError
+from treecast.inputs.locations import KEYS, PREFIXES
 from treecast.spark.failure import to_pipeline_error
 
 if TYPE_CHECKING:
@@ -154,6 +155,30 @@ def java_version(session: SparkSession) -> str:
 
 
 # -- files
+
+
+def hadoop_settings(session: SparkSession) -> dict[str, str]:
+    """The settings with which Spark reaches file systems, keys included.
+
+    Private: nothing public has Hadoop's configuration, into which also files and environments of the cluster go. Over
+    Connect there are those that the session was started with, under `spark.hadoop`.
+    """
+    if is_connect(session):
+        prefix = "spark.hadoop."
+        return {
+            name.removeprefix(prefix): text for name, text in session.conf.getAll.items() if name.startswith(prefix)
+        }
+    configuration: Any = session._jsparkSession.sessionState().newHadoopConf()
+    settings = {
+        f"{prefix}{name}": str(text)
+        for prefix in PREFIXES
+        for name, text in configuration.getPropsWithPrefix(prefix).items()
+    }
+    if configuration.get("hadoop.security.credential.provider.path"):  # keys that lie in Hadoop's key stores
+        for name in KEYS:
+            if (key := configuration.getPassword(name)) is not None:
+                settings[name] = "".join(key)
+    return settings
 
 
 @contextmanager

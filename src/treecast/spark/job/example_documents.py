@@ -1,6 +1,6 @@
 """The documents that a report lets people look into, read again on the driver: what matched, where, what was delivered.
 
-    details = example_details(account.examples.values(), pipeline, index)
+    details = example_details(account.examples.values(), pipeline, index, storage)
 
 A document that the driver cannot read (it lies on another machine, or far inside a large file) has no text.
 """
@@ -14,6 +14,7 @@ from treecast.index import Index
 from treecast.inputs import document_files
 from treecast.inputs.document_files import MEMBER, ReadSettings
 from treecast.inputs.listing import EVERY_FILE
+from treecast.inputs.locations import Storage
 from treecast.report import DocumentDetail, detail_of
 from treecast.report.figures import SlowDocument
 from treecast.spark.job.pipeline import Pipeline
@@ -22,7 +23,9 @@ READ_BYTES_MAX = 64 << 20
 """Of one archive or file of records: what lies behind is not read again."""
 
 
-def example_details(examples: Iterable[SlowDocument], pipeline: Pipeline, index: Index) -> tuple[DocumentDetail, ...]:
+def example_details(
+    examples: Iterable[SlowDocument], pipeline: Pipeline, index: Index, storage: Storage
+) -> tuple[DocumentDetail, ...]:
     """What the report shows of each, by name."""
     by_file: dict[str, dict[str, SlowDocument]] = {}
     for example in examples:
@@ -30,7 +33,7 @@ def example_details(examples: Iterable[SlowDocument], pipeline: Pipeline, index:
         by_file.setdefault(file, {})[name] = example
     details = []
     for file, examples_by_name in by_file.items():
-        documents = _read(file, set(examples_by_name), read_settings(pipeline))
+        documents = _read(file, set(examples_by_name), read_settings(pipeline, storage))
         for name, example in examples_by_name.items():
             data = documents.get(name)
             if data is None:
@@ -59,15 +62,19 @@ def _places(name: str, *, has_records: bool) -> tuple[str, str]:
     return file.partition(MEMBER)[0], name
 
 
-def read_settings(pipeline: Pipeline) -> ReadSettings:
-    """How the job reads documents."""
+def read_settings(pipeline: Pipeline, storage: Storage | None = None) -> ReadSettings:
+    """How the job reads documents; without Spark's own settings of file systems, those that the pipeline gives it."""
+    if storage is None:
+        prefix = "spark.hadoop."
+        given = {name.removeprefix(prefix): text for name, text in pipeline.spark.items() if name.startswith(prefix)}
+        storage = Storage.of(given)
     source = pipeline.source
     rule = None
     if source.record:
         from treecast.inputs.records import Rule
 
         rule = Rule(list(source.record), source.entities, pipeline.limits.document_bytes_max)
-    return ReadSettings(source.pattern or EVERY_FILE, rule, pipeline.limits.document_bytes_max)
+    return ReadSettings(source.pattern or EVERY_FILE, rule, pipeline.limits.document_bytes_max, storage=storage)
 
 
 def _read(file: str, names: set[str], settings: ReadSettings) -> dict[str, bytes]:

@@ -35,6 +35,7 @@ from treecast.spark.job.plan import row_type
 from treecast.spark.job.progress import Account, Progress
 from treecast.spark.job.result_details import with_refused
 from treecast.spark.job.stream_run import run_stream
+from treecast.spark.sources.documents import storage_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +86,8 @@ def run(
     if pipeline.sinks.report:
         tell(replace(account.progress, stage="writing the report"))
         write_counts(counts, Path(pipeline.sinks.output, COUNTS_FILE))
-        figures = replace(figures, details=example_details(account.examples.values(), pipeline, index))
+        storage = storage_of(spark, pipeline.source.path)
+        figures = replace(figures, details=example_details(account.examples.values(), pipeline, index, storage))
     return figures
 
 

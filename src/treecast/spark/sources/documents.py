@@ -9,8 +9,8 @@ Columns: `document`, `file` (with the member of an archive: "a.zip!/x/y.xml"), `
 file, and `error`: whatever cannot be read is a row with an error in place of a document, which `match(…,
 on_error="report")` passes on. Streams take files as they come (`treecast.spark.sources.source_stream`).
 
-The files have to be reachable from all machines under the same paths: local files, mounted ones. For others, Spark's
-format "binaryFile" reads whole documents.
+Paths are those of this machine, which all machines have to reach, or lie elsewhere: `s3a://bucket/dblp.xml`
+(`treecast.inputs.locations`), with the keys that Spark has for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 from treecast.document import EntityTexts
 from treecast.errors import PipelineError
 from treecast.inputs.listing import check_exists, local_path
-from treecast.spark.internals import session_key
+from treecast.inputs.locations import LOCAL, Storage, is_remote
+from treecast.spark.internals import hadoop_settings, session_key
 from treecast.spark.sources.source_options import Options, to_strings
 
 _registered: deque[str] = deque(maxlen=64)
@@ -84,6 +85,7 @@ def documents(
         "ratio_max": ratio_max,
         "max_files_per_batch": max_files_per_batch if stream else None,
         "log": log if stream else None,
+        "storage_secrets": dict(storage_of(spark, several).pairs) or None,
     }
     if not stream and (max_files_per_batch is not None or log is not None):
         raise PipelineError("max_files_per_batch and log are for streams", code="TC711", hint="say stream=True")
@@ -91,6 +93,11 @@ def documents(
     Options.parse(strings)
     reader = spark.readStream if stream else spark.read
     return reader.format(_known_format(spark)).options(**strings).load()
+
+
+def storage_of(spark: SparkSession, paths: Sequence[str]) -> Storage:
+    """What Spark knows of how these paths are reached."""
+    return Storage.of(hadoop_settings(spark)) if any(is_remote(path) for path in paths) else LOCAL
 
 
 def _known_format(spark: SparkSession) -> str:

@@ -87,7 +87,9 @@ class DocumentReader(DataSourceReader):
         with _error_in_one_sentence():
             paths = [local_path(path) for path in self._options.paths]
             with naming_the_directory(self._options.paths):
-                tasks: list[InputPartition] = list(make(list_files(paths, self._options.pattern), self._options))
+                tasks: list[InputPartition] = list(
+                    make(list_files(paths, self._options.pattern, storage=self._options.storage_secrets), self._options)
+                )
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from treecast.errors import PipelineError
 from treecast.inputs.document_files import ReadSettings
 from treecast.inputs.inflate import RATIO_MAX
 from treecast.inputs.listing import EVERY_FILE, local_path
+from treecast.inputs.locations import LOCAL, Storage, is_remote
 from treecast.inputs.records import RECORD_BYTES_MAX, Rule
 from treecast.spark.sources.option_errors import unknown_option, wrong_option
 
@@ -32,6 +33,8 @@ class Options:
     ratio_max: int = RATIO_MAX
     max_files_per_batch: int = 10_000
     log: str | None = None
+    storage_secrets: Storage = LOCAL
+    """How files elsewhere are reached. Spark does not print options whose names say that they are secret."""
 
     def rule(self) -> Rule | None:
         """How files are split; None where each is one document."""
@@ -39,7 +42,7 @@ class Options:
 
     def read_settings(self) -> ReadSettings:
         """How the files are read."""
-        return ReadSettings(self.pattern, self.rule(), self.document_bytes_max, self.ratio_max)
+        return ReadSettings(self.pattern, self.rule(), self.document_bytes_max, self.ratio_max, self.storage_secrets)
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> Options:
@@ -97,7 +100,7 @@ def _paths(path: str | None, paths: str | None) -> tuple[str, ...]:
         names = _strings(paths) if paths.startswith("[") else [paths]
     elif path is not None:
         # Several in one string, unless there is a file of that name.
-        several = "," in path and not Path(local_path(path)).exists()
+        several = "," in path and (is_remote(path) or not Path(local_path(path)).exists())
         names = [part.strip() for part in path.split(",")] if several else [path]
     if not names or not all(names):
         raise PipelineError("no path is given", code="TC711", hint='.load("directory/*.xml")')
@@ -146,4 +149,5 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "record_bytes_max": _document_size,
     "ratio_max": _size,
     "max_files_per_batch": _size,
+    "storage_secrets": lambda text: Storage.of(json.loads(text)),
 }

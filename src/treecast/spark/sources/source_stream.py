@@ -236,7 +236,9 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = log.new(
             file
             for path in self._options.paths
-            for file in walk(local_path(path), self._options.pattern, may_be_empty=True)
+            for file in walk(
+                local_path(path), self._options.pattern, may_be_empty=True, storage=self._options.storage_secrets
+            )
         )
 
         def age(file: ListedFile) -> tuple[int, str]:

@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -23,6 +22,7 @@ from treecast.errors import TreecastError
 from treecast.inputs.archives import is_compressed
 from treecast.inputs.document_files import RecordRows, WholeDocument, read_file
 from treecast.inputs.listing import ListedFile, kind_of
+from treecast.inputs.locations import open_file
 from treecast.inputs.records import BATCH_BYTES, ERROR, Part, Rule, plan
 from treecast.names import text_of
 from treecast.spark.sources.source_options import Options
@@ -64,9 +64,9 @@ def make(listed: Iterable[ListedFile], options: Options) -> list[Task]:
     rule = options.rule()
     large: dict[ListedFile, list[Part]] = {}
     if rule is not None:
-        large_files = [file for file in files if file.bytes > options.partition_bytes and _is_plain(file)]
+        large_files = [file for file in files if file.bytes > options.partition_bytes and _is_plain(file, options)]
         with ThreadPoolExecutor(max(1, min(len(large_files), os.cpu_count() or 1))) as pool:
-            parts = pool.map(lambda file: _plan_parts(file, rule, options.partition_bytes), large_files)
+            parts = pool.map(lambda file: _plan_parts(file, rule, options), large_files)
             large = dict(zip(large_files, parts, strict=True))
     tasks: list[Task] = []
     pieces: list[Piece] = []
@@ -84,14 +84,14 @@ def make(listed: Iterable[ListedFile], options: Options) -> list[Task]:
     return [*tasks, Task(pieces)] if pieces else tasks
 
 
-def _is_plain(file: ListedFile) -> bool:
-    return kind_of(file.path) == "plain" and not is_compressed(file.path)
+def _is_plain(file: ListedFile, options: Options) -> bool:
+    return kind_of(file.path) == "plain" and not is_compressed(file.path, options.storage_secrets)
 
 
-def _plan_parts(file: ListedFile, rule: Rule, part_bytes: int) -> list[Part]:
+def _plan_parts(file: ListedFile, rule: Rule, options: Options) -> list[Part]:
     try:
-        with Path(file.path).open("rb") as stream:
-            return plan(stream, rule, part_bytes=part_bytes)
+        with open_file(file.path, options.storage_secrets) as stream:
+            return plan(stream, rule, part_bytes=options.partition_bytes)
     except OSError:
         return [Part()]  # the task will say why
 
