@@ -50,6 +50,8 @@ def test_wheel_offers_the_extras_and_the_command(wheel: Path) -> None:
         metadata = Parser().parsestr(archive.read(inside["METADATA"]).decode())
         assert set(metadata.get_all("Provides-Extra", [])) == {
             "spark",
+            "spark-client",
+            "hdfs",
             "serve",
             "nats",
             "selective",

@@ -302,10 +302,8 @@ def _hdfs(authority: str, settings: Mapping[str, str]) -> FileSystem:
     try:
         from hdfs_native.fsspec import HdfsFileSystem  # type: ignore[import-not-found]
     except ImportError:
-        hint = "pip install hdfs-native fsspec, on all machines that read"
-        raise PipelineError(
-            "HDFS is read by the package hdfs-native, which is missing", code="TC701", hint=hint
-        ) from None
+        message, hint = "HDFS is read by the package hdfs-native", f"{install_command('hdfs')}, on all machines"
+        raise PipelineError(message, code="TC701", hint=hint) from None
     url = f"hdfs://{authority}" if authority else settings.get("fs.defaultFS", "hdfs://")
     host, _, port = url.removeprefix("hdfs://").partition(":")
 
