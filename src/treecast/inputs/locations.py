@@ -300,14 +300,14 @@ def _hdfs(authority: str, settings: Mapping[str, str]) -> FileSystem:
     from pyarrow.fs import FSSpecHandler, PyFileSystem
 
     try:
-        from hdfs_native.fsspec import HdfsFileSystem  # type: ignore[import-not-found]
+        from hdfs_native.fsspec import HdfsFileSystem
     except ImportError:
         message, hint = "HDFS is read by the package hdfs-native", f"{install_command('hdfs')}, on all machines"
         raise PipelineError(message, code="TC701", hint=hint) from None
     url = f"hdfs://{authority}" if authority else settings.get("fs.defaultFS", "hdfs://")
     host, _, port = url.removeprefix("hdfs://").partition(":")
 
-    class TimedHdfs(HdfsFileSystem):  # type: ignore[misc]
+    class TimedHdfs(HdfsFileSystem):
         """With the time of the last change under the name that pyarrow looks for, in seconds."""
 
         def _convert_file_status(self, file_status: Any) -> dict[str, Any]:
