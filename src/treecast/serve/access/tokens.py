@@ -17,7 +17,7 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -90,8 +90,12 @@ class TokenStore:
         """By their ids; None if there is no file. Raises AccessRefusedError TC606."""
         try:
             with self.path.open("rb") as file:
-                if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o022:
+                status = os.fstat(file.fileno())
+                if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                     raise self._unusable("others may write to it", f"chmod 600 {self.path}")
+                if status.st_mode & (stat.S_IRGRP | stat.S_IROTH) and os.geteuid() in (0, status.st_uid):
+                    with suppress(OSError):  # where nothing can be written, it stays as it is
+                        os.fchmod(file.fileno(), 0o600)
                 data = file.read(self._settings.tokens_bytes_max + 1)
         except FileNotFoundError:
             return None

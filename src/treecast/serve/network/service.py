@@ -170,7 +170,7 @@ def make_supervisor(options: NetworkServiceOptions, log: structlog.typing.Filter
     """Data of the registry are in DIR/registry, those of brokers in DIR/broker-1 and so on."""
     directory = Path(options.directory)
     check_directory(directory, options.brokers)
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     registry = registry_settings(policy=options.policy, allow=(f"{BROKER}*",))
     if options.replicas == 1:  # else another broker takes over, and soon

@@ -53,7 +53,7 @@ def read(directory: Path) -> RingFile | None:
 
 
 def write(directory: Path, ring: RingFile) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     durable.write(directory / FILE, msgspec.json.format(msgspec.json.encode(ring)) + b"\n")
 
 

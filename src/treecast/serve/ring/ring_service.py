@@ -90,7 +90,7 @@ def free_addresses(count: int, random: Random, used_addresses: list[str]) -> lis
 
 def read_peers(directory: Path, count: int, replicas: int) -> Peers:
     """Of the last time, and new ones. Raises StorageError."""
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     path, random = directory / FILE, Random(unused_name())
     try:
         peers = msgspec.json.decode(path.read_bytes(), type=Peers)

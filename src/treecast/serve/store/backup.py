@@ -28,7 +28,9 @@ def copy(source: Path, target: Path, identity: layout.Identity) -> None:
     """Copy a store whose segments are pinned."""
     if target.exists() and any(target.iterdir()):
         raise failures.refused(f"{target} is not empty", "name a directory that is empty, or does not exist yet")
-    (target / layout.BODIES).mkdir(parents=True, mode=0o700, exist_ok=True)
+    target.mkdir(parents=True, mode=layout.DIRECTORY_MODE, exist_ok=True)
+    (target / layout.BODIES).mkdir(mode=layout.DIRECTORY_MODE, exist_ok=True)
+    layout.make_private(target)
     _copy_tables(source / layout.TABLES, target / layout.TABLES)
     rows, last_group = view_tables(target / layout.TABLES)
     for row in rows[:-1]:
@@ -45,7 +47,7 @@ def copy(source: Path, target: Path, identity: layout.Identity) -> None:
     write_last_group(target, identity.mark, last_group or 0)
     durable.sync(target / layout.BODIES)
     durable.sync(target)
-    durable.write(target / layout.IDENTITY, identity.to_bytes())
+    durable.write(target / layout.IDENTITY, identity.to_bytes(), mode=layout.FILE_MODE)
     durable.sync(target.absolute().parent)
 
 
@@ -66,6 +68,7 @@ def _link(source: Path, target: Path) -> None:
     except FileNotFoundError:
         raise
     except OSError:  # another file system, or one without links
+        target.touch(layout.FILE_MODE)
         shutil.copyfile(source, target)
         durable.sync(target)
 
@@ -73,7 +76,8 @@ def _link(source: Path, target: Path) -> None:
 def _copy_start(source: Path, target: Path, size: int) -> None:
     """The first bytes of a file that others append to."""
     file = Descriptor(source)
-    with target.open("xb") as copied:
+    target.touch(layout.FILE_MODE, exist_ok=False)
+    with target.open("wb") as copied:
         for begin in range(0, size, _COPY_BYTES):
             copied.write(os.pread(file.number, min(_COPY_BYTES, size - begin), begin))
     durable.sync(target)

@@ -9,7 +9,8 @@
     ring.json           which ring its peer belongs to (`treecast.serve.ring`); it may be there before the store
     tokens.json         who may use the service over HTTP (`treecast.serve.access`); it may be there before the store
 
-A directory that is not empty and not a store is left alone.
+A directory that is not empty and not a store is left alone. Only its owner may read a store: there are documents in it,
+and secrets of hooks. So its directories have the mode 0700 and its files 0600, also where they were made with others.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -28,6 +31,7 @@ from treecast.serve.store.segment import MARK_BYTES
 FORMAT = "treecast store"
 VERSION = 1
 IDENTITY, LOCK, TABLES, BODIES = "store.json", "lock", "tables.sqlite", "bodies"
+FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 _NOT_OURS_BUT_FINE = {LOCK, "tokens.json", "ring.json", "lost+found"}
 
 
@@ -74,7 +78,7 @@ class Lock:
     """Held as long as the store is open. It ends with the process, too, however that ends."""
 
     def __init__(self, directory: Path) -> None:
-        self._descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -94,7 +98,7 @@ def prepare(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise failures.refused(f"{directory} is not a directory", "name a directory, or one that does not exist yet")
     if not directory.exists():
-        directory.mkdir(parents=True, mode=0o700)
+        directory.mkdir(parents=True, mode=DIRECTORY_MODE)
         durable.sync(directory.absolute().parent)
     if not (directory / IDENTITY).exists():
         strange = {path.name for path in directory.iterdir() if not path.name.endswith(".part")} - _NOT_OURS_BUT_FINE
@@ -103,6 +107,31 @@ def prepare(directory: Path) -> None:
                 f"{directory} is not empty and not a store: it contains {min(strange)!r}",
                 "name a directory that is empty, or does not exist yet",
             )
+    make_private(directory)
+
+
+def make_private(directory: Path) -> None:
+    """Let nobody but the owner read what is in a directory, or change it. What belongs to others stays as it is.
+
+    Raises StorageError if others could put files of their own in the place of ours.
+    """
+    _make_private(directory, directory.stat())
+    if directory.stat().st_mode & stat.S_IWOTH:
+        raise failures.refused(
+            f"{directory} belongs to somebody else, and everybody may write to it",
+            f"chown it to the user of the service, or name another directory: {directory / 'store'}",
+        )
+    for place, names, files in os.walk(directory):
+        for name in (*names, *files):
+            path = Path(place, name)
+            with suppress(FileNotFoundError):
+                _make_private(path, path.lstat())
+
+
+def _make_private(path: Path, status: os.stat_result) -> None:
+    is_ours = os.geteuid() in (0, status.st_uid)
+    if is_ours and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) and not stat.S_ISLNK(status.st_mode):
+        path.chmod(stat.S_IMODE(status.st_mode) & ~(stat.S_IRWXG | stat.S_IRWXO))
 
 
 def identify(directory: Path) -> Identity:
@@ -112,13 +141,13 @@ def identify(directory: Path) -> Identity:
         identity = Identity.from_bytes(path.read_bytes(), directory.name)
     else:
         identity = Identity(durable.unused_name(), bytes.fromhex(durable.unused_name())[:MARK_BYTES], is_complete=False)
-        durable.write(path, identity.to_bytes())
+        durable.write(path, identity.to_bytes(), mode=FILE_MODE)
     if identity.is_complete:
         for name in (TABLES, BODIES):
             if not (directory / name).exists():
                 raise failures.damaged(f"{directory.name}/{name} is missing")
     else:
-        (directory / BODIES).mkdir(exist_ok=True, mode=0o700)
+        (directory / BODIES).mkdir(exist_ok=True, mode=DIRECTORY_MODE)
     return identity
 
 
@@ -134,5 +163,5 @@ def complete(directory: Path, identity: Identity) -> Identity:
     durable.sync(directory)
     if not identity.is_complete:
         identity = Identity(identity.id, identity.mark)
-        durable.write(directory / IDENTITY, identity.to_bytes())
+        durable.write(directory / IDENTITY, identity.to_bytes(), mode=FILE_MODE)
     return identity

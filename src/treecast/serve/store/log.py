@@ -295,6 +295,7 @@ class SegmentLog:
         """Without a sync: a damaged one is made again."""
         path = durable.unused_path(self._directory)
         try:
+            path.touch(0o600)
             path.write_bytes(offsets_to_bytes(offsets, segment.first, segment.size))
             path.replace(offsets_path(self._directory, segment.first))
         except OSError as error:

@@ -39,6 +39,7 @@ def save_index(directory: Path, index: Index, version: int, before: Callable[[],
     waiting = directory / _WAITING
     try:
         index.save(waiting)
+        waiting.chmod(0o600)
         if before is not None:
             before()
         durable.rename(waiting, path)

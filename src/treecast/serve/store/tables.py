@@ -34,6 +34,8 @@ _KEYS_AT_ONCE = 1_000
 
 def connect(path: Path, *, read_only: bool = True, options: str = "") -> sqlite3.Connection:
     """A connection that any thread may use, without transactions of its own."""
+    if not read_only:
+        path.touch(0o600)  # SQLite would let others read it; its log and index of that get the mode of the tables
     address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}{options}"
     connection = sqlite3.connect(
         address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
