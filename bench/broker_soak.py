@@ -69,7 +69,7 @@ class Soak:
         async with Connection(self._address, f"receiver-{ids[0]}") as connection:
             async for delivery in connection.deliveries(ids):
                 self.received += 1
-                await delivery.acknowledge()
+                connection.settle([delivery])
 
     async def publish(self, connection: Connection) -> None:
         """One batch."""

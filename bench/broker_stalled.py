@@ -93,7 +93,7 @@ class Receivers:
     async def _receive(self, connection: Connection, id: str) -> None:
         async for delivery in connection.deliveries([id], credit=100):
             self.run.latencies.append(time.perf_counter() - float(delivery.payload[9:27]))
-            await delivery.acknowledge()
+            connection.settle([delivery])
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -109,7 +109,7 @@ async def subscriber(address: str, *, stalls: bool) -> AsyncIterator[None]:
         async def receive() -> None:
             async for delivery in connection.deliveries([STALLED], credit=100):
                 if not stalls:
-                    await delivery.acknowledge()
+                    connection.settle([delivery])
 
         task = asyncio.create_task(receive())
         await asyncio.sleep(0.5)

@@ -130,7 +130,7 @@ class Load:
     async def _read(self, reader: Connection, ids: list[str]) -> None:
         async for delivery in reader.deliveries(ids):
             self.got.setdefault(delivery.subscription, {})[delivery.id] = delivery.payload
-            await delivery.acknowledge()
+            reader.settle([delivery])
 
     async def expect(self, expected: dict[str, set[bytes]]) -> None:
         async with asyncio.timeout(WAIT_SECONDS):

@@ -132,7 +132,7 @@ class Readers:
     async def _read(self, connection: Connection, ids: list[str]) -> None:
         async for delivery in connection.deliveries(ids):
             self.got.add(delivery.subscription, delivery.id, delivery.payload)
-            await delivery.acknowledge()
+            connection.settle([delivery])
 
     async def _read_stream(self, id: str) -> None:
         timeout = aiohttp.ClientTimeout(total=None)

@@ -100,7 +100,7 @@ class Subscriber:
     async def read(self, ids: list[str]) -> None:
         async for delivery in self.connection.deliveries(ids, credit=10_000):
             self.got[delivery.subscription, delivery.payload] += 1
-            await delivery.acknowledge()
+            self.connection.settle([delivery])
 
     async def expect(self, pairs: Counter[tuple[str, bytes]]) -> None:
         """Exactly these, each once."""

@@ -83,6 +83,32 @@ def test_event_streams_of_hosts_say_where_they_are(tmp_path: Path) -> None:
         assert status == 200 and int(place[1]) > int(document) and other != delivery
 
 
+def test_what_is_settled_does_not_come_again_from_the_backup(tmp_path: Path) -> None:
+    """A broker is killed at once after it has answered, and its disk is lost."""
+    with running(tmp_path, 2, "--replicas", "2") as network:
+        ids = [f"q{n}" for n in range(6)]
+        for id in ids:
+            assert network.ask("PUT", f"/v1/subscriptions/{id}", json.dumps({"query": "/load"}))[0] == 201
+        wait_for(lambda: len(backed_up(network)) == 2)
+        publish(network, range(8))
+        (root,) = network.ask("GET", "/v1/network")[1]["roots"]
+        pid = network.pids()[root]
+        held = {id: pulled(network, id, 8) for id in ids}
+        for id in ids:
+            deliveries = [delivery for delivery, n in held[id].items() if n % 2]
+            body = json.dumps({"deliveries": deliveries}).encode()
+            assert network.ask("POST", f"/v1/subscriptions/{id}:ack", body) == (200, {"settled": 4, "unknown": []})
+        os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(tmp_path / "data" / root)
+        wait_for(lambda: host_of(network, root) != root)
+        publish(network, range(8, 9))
+        for id in ids:
+            again: list[int] = []
+            while 8 not in again:  # those of the other broker are still held
+                again += pulled(network, id, 1).values()
+            assert not set(again) & {1, 3, 5, 7}, id
+
+
 def host_of(network: Network, broker: str) -> str:
     """The host that serves a broker at the moment."""
     rows = network.ask("GET", "/v1/network")[1]["brokers"]
@@ -96,10 +122,15 @@ def publish(network: Network, numbers: range) -> None:
 
 
 def pull(network: Network, id: str, count: int) -> list[int]:
+    return sorted(pulled(network, id, count).values())
+
+
+def pulled(network: Network, id: str, count: int) -> dict[str, int]:
+    """By the ids of deliveries, at least so many: their numbers."""
     got: dict[str, int] = {}
     end = time.monotonic() + WAIT_SECONDS
     while len(got) < count and time.monotonic() < end:
         _, answer = network.ask("POST", f"/v1/subscriptions/{id}:pull", b'{"wait_ms": 200}')
         for delivery in answer["deliveries"]:
             got[delivery["delivery"]] = int(delivery["payload"].split("'")[1])
-    return sorted(got.values())
+    return got

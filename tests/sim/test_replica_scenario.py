@@ -15,6 +15,7 @@ FIRST_SEED = first_seed(200_000)
 FOUND_BY = {
     "acknowledgement before the backup's": 1,
     "an answer before the backup's write": 0,
+    "a confirmation before the backup's": 11,
     "no fencing": 11,
     "a lost chunk of a snapshot": 0,
     "groups out of order": 0,

@@ -21,7 +21,7 @@ from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import CursorRow, SubscriptionRow
 from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.turn import Turn
-from treecast.overlay.messages import Acknowledge, Publish, Refusal, Request
+from treecast.overlay.messages import Acknowledge, Confirmation, Publish, Refusal, Request
 from treecast.overlay.peer import Send
 from treecast.sim import SimulatedStorage
 from treecast.sim.broker.scenario import BrokerScenario, DoorsScenario, FailingSubscribersScenario
@@ -214,11 +214,24 @@ def settle_whole_messages(broker: Broker) -> None:
     """One delivery of a message that is done settles all of them."""
     acknowledge = broker._dispatch.acknowledge
 
-    def all_of_it(session: Session, message: Acknowledge, turn: Turn) -> None:
-        messages = [*message.messages, *(number for number, _ in message.done)]
-        acknowledge(session, msgspec.structs.replace(message, messages=messages), turn)
+    def all_of_it(session: Session, acknowledged: Acknowledge, turn: Turn) -> tuple[list[int], list[tuple[int, int]]]:
+        messages = [*acknowledged.messages, *(number for number, _ in acknowledged.done)]
+        return acknowledge(session, msgspec.structs.replace(acknowledged, messages=messages), turn)
 
-    broker._dispatch.acknowledge = all_of_it  # type: ignore[assignment]
+    broker._dispatch.acknowledge = all_of_it  # type: ignore[method-assign]
+
+
+def confirm_at_once(broker: Broker) -> None:
+    """What was acknowledged is confirmed before it is stored."""
+    handle = broker.handle
+
+    def hurry(sender: str, message: Any, turn: Turn) -> None:
+        handle(sender, message, turn)
+        for effect in turn.sends:
+            if isinstance(effect, Send) and isinstance(effect.message, Confirmation):
+                turn.send_at_once(effect.to, effect.message)
+
+    broker.handle = hurry  # type: ignore[method-assign]
 
 
 def lose_records(broker: Broker) -> None:
@@ -262,6 +275,7 @@ def forget_postponed(broker: Broker) -> None:
 
 PLANTED: dict[str, BrokerScenario] = {
     "acknowledgement before the write": BrokerScenario(make_host=EarlyHost),
+    "a confirmation before the write": BrokerScenario(brokers(confirm_at_once)),
     "lost redelivery": BrokerScenario(brokers(forget_failed)),
     "reordering": BrokerScenario(brokers(queues(_LastFirst))),
     "duplicates": BrokerScenario(brokers(forget_copies)),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from treecast.overlay.messages import Confirmation
 from treecast.overlay.peer import Effect, Send
 from treecast.overlay.replica import ReplicaHost
 from treecast.overlay.replica.backup import Backup
@@ -21,6 +24,20 @@ class _EarlyHost(ReplicaHost):
     def _open(self, member: Member) -> None:
         super()._open(member)
         self._primaries[member.broker]._may_leave = lambda: True  # type: ignore[method-assign]
+
+
+class _HurryingReplicated(Replicated):
+    """Confirms acknowledgements of deliveries when its own disk has them."""
+
+    def _wrap(self, effects: Sequence[Effect], now_ms: int) -> list[Effect]:
+        hurried = [e for e in effects if isinstance(e, Send) and isinstance(e.message, Confirmation)]
+        return [*super()._wrap([e for e in effects if e not in hurried], now_ms), *hurried]
+
+
+class _HurryingHost(ReplicaHost):
+    def _open(self, member: Member) -> None:
+        super()._open(member)
+        self._primaries[member.broker].__class__ = _HurryingReplicated
 
 
 class _UnfencedHost(ReplicaHost):
@@ -104,6 +121,7 @@ class _LaxHost(ReplicaHost):
 PLANTED = {
     "acknowledgement before the backup's": ReplicaScenario(_EarlyHost),
     "an answer before the backup's write": ReplicaScenario(_EagerHost),
+    "a confirmation before the backup's": ReplicaScenario(_HurryingHost),
     "no fencing": ReplicaScenario(_UnfencedHost),
     "a lost chunk of a snapshot": ReplicaScenario(_ForgetfulHost),
     "groups out of order": ReplicaScenario(_DisorderlyHost),

@@ -175,7 +175,7 @@ async def take(connection: Connection, subscriptions: Sequence[str], count: int)
     async with asyncio.timeout(30):
         async for delivery in connection.deliveries(subscriptions):
             payloads.append(delivery.payload)
-            await delivery.acknowledge()
+            connection.settle([delivery])
             if len(payloads) == count:
                 break
     return payloads

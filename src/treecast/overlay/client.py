@@ -39,6 +39,7 @@ from treecast.overlay.messages import (
     Answer,
     Attached,
     Command,
+    Confirmation,
     Deliveries,
     Detach,
     Document,
@@ -64,7 +65,7 @@ from treecast.overlay.messages import (
     opened,
 )
 from treecast.overlay.peer import Deliver, Effect, Send
-from treecast.overlay.receiver import CREDIT_MAX, Delivery, Receiver, ReceiverSettings, Roster
+from treecast.overlay.receiver import CREDIT_MAX, Delivery, Receiver, ReceiverSettings, Roster, Settled
 from treecast.overlay.retry import Retry
 
 __all__ = ["Answered", "Client", "ClientError", "ClientSettings", "Delivery"]
@@ -146,6 +147,7 @@ class Client:
         self._receivers: dict[int, Receiver] = {}
         self._by_session: dict[str, Receiver] = {}
         self._receiver_count = 0
+        self._confirmations = 0
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -261,11 +263,23 @@ class Client:
 
     def acknowledge(self, deliveries: Iterable[Delivery], now_ms: int, *, singly: bool = False) -> list[Effect]:
         """The application has dealt with these. `singly`: the broker is told at once, also of parts of a message."""
-        return self._settle(deliveries, False, now_ms, singly)
+        return self._settle(deliveries, now_ms, is_failed=False, singly=singly)
 
     def fail(self, deliveries: Iterable[Delivery], now_ms: int, *, singly: bool = False) -> list[Effect]:
         """The application could not deal with these: they are tried again later, some times."""
-        return self._settle(deliveries, True, now_ms, singly)
+        return self._settle(deliveries, now_ms, is_failed=True, singly=singly)
+
+    def settle(self, deliveries: Sequence[Delivery], now_ms: int, *, is_failed: bool) -> tuple[int, list[Effect]]:
+        """Acknowledge or fail these, which one session has brought; returns a number.
+
+        A `Settled` event with it tells when that is stored.
+        """
+        self._confirmations += 1
+        number = self._confirmations
+        receiver = self._by_session.get(deliveries[0].session)
+        if receiver is None:
+            return number, [Deliver(Settled(number, list(deliveries)))]
+        return number, receiver.settle(deliveries, is_failed, now_ms, confirmation=number)
 
     def postpone(self, delivery: Delivery, wait_ms: int, reason: str = "") -> list[Effect]:
         """The application could not deal with this one, and wants it again after so long; 0: it is given up."""
@@ -276,7 +290,7 @@ class Client:
         """Receive also from those subscriptions that did not exist before."""
         return self._receivers[receiver].join() if receiver in self._receivers else []
 
-    def _settle(self, deliveries: Iterable[Delivery], is_failed: bool, now_ms: int, singly: bool) -> list[Effect]:
+    def _settle(self, deliveries: Iterable[Delivery], now_ms: int, *, is_failed: bool, singly: bool) -> list[Effect]:
         by_session: dict[str, list[Delivery]] = {}
         for delivery in deliveries:
             by_session.setdefault(delivery.session, []).append(delivery)
@@ -296,7 +310,7 @@ class Client:
                 return self._take_welcome(message, now_ms)
             case Inspected():
                 return [Deliver(message)]
-            case Deliveries() | Attached() | Detach():
+            case Deliveries() | Attached() | Confirmation() | Detach():
                 return self._take_for_receiver(message, now_ms)
         return []
 
@@ -414,17 +428,19 @@ class Client:
 
     # --- receivers ----------------------------------------------------------------------------------------------------
 
-    def _take_for_receiver(self, message: Deliveries | Attached | Detach, now_ms: int) -> list[Effect]:
+    def _take_for_receiver(self, message: Deliveries | Attached | Confirmation | Detach, now_ms: int) -> list[Effect]:
         receiver = self._by_session.get(message.session)
         if receiver is None:
             # Of an earlier life, or detached: nobody will acknowledge it.
             end = Detach(message.session, "unknown", self._roster.serial)
-            return [] if isinstance(message, Detach) else [Send(self._broker, end)]
+            return [] if isinstance(message, Confirmation | Detach) else [Send(self._broker, end)]
         match message:
             case Deliveries():
                 effects = receiver.take_deliveries(opened(message), self.store, now_ms)
             case Attached():
                 effects = receiver.take_attached(message, now_ms)
+            case Confirmation():
+                effects = receiver.take_confirmation(message)
             case Detach():
                 effects = receiver.take_detach(message, now_ms)
         if receiver.session != message.session:

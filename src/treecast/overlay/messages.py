@@ -446,6 +446,21 @@ class Acknowledge(_Message, frozen=True, tag="acknowledge"):
     done: Annotated[list[tuple[Number, Number]], _MANY] = []
     """Items that are dealt with, in messages that are not yet."""
     postponed: Annotated[list[Postponed], _MANY] = []
+    confirmation: Number = 0
+    """Not 0: the broker answers with a `Confirmation` of this number, or with `Detach`; until then this comes again."""
+
+
+class Confirmation(_Message, frozen=True, tag="confirmation"):
+    """What the `Acknowledge` with this number says is stored, and what of it is done never comes again.
+
+    But not of these messages and items, which the session did not hold any more: they were settled before, or took too
+    long. If the first `Confirmation` is lost, the second one has all of them.
+    """
+
+    session: Name
+    number: Number
+    gone_messages: Annotated[list[Number], _MANY] = []
+    gone_items: Annotated[list[tuple[Number, Number]], _MANY] = []
 
 
 class Detach(_Message, frozen=True, tag="detach"):
@@ -511,6 +526,7 @@ Message = (
     | Flow
     | Deliveries
     | Acknowledge
+    | Confirmation
     | Detach
     | Inspect
     | Inspected

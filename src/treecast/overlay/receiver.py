@@ -4,7 +4,8 @@
 receiver opens another one under a new name. What was not acknowledged then comes again, with the same `Delivery.id`.
 
 Acknowledgements may be lost as everything else. The broker would then deliver again after a while; to make that rare,
-each one is repeated once, a little later, together with its neighbours.
+each one is repeated once, a little later, together with its neighbours. One that is to be confirmed is repeated until
+the broker says that it is stored.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from treecast.overlay.messages import (
     Acknowledge,
     Attach,
     Attached,
+    Confirmation,
     Deliveries,
     Detach,
     Flow,
@@ -94,6 +96,16 @@ class Interrupted(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Settled(msgspec.Struct, frozen=True):
+    """An event: the broker has stored what was settled with this number, so what was acknowledged never comes again.
+
+    Those that are `doubtful` may, or may not: they took too long, or the session ended before the broker said anything.
+    """
+
+    number: int
+    doubtful: list[Delivery]
+
+
 class Roster:
     """The sessions of a client, and how often one has begun or ended."""
 
@@ -140,6 +152,7 @@ class Receiver:
         self._is_patient = is_patient
         self._settings = settings
         self._roster = roster
+        self._random = random
         self._retry = Retry(random, settings.attach_ms, settings.attach_ms_max)
         self._sessions = 0
         self.session = ""
@@ -172,6 +185,9 @@ class Receiver:
         self._repeats_failed: list[tuple[int, int]] = []
         self._repeats_postponed: list[Postponed] = []
         self._repeat_since_ms = 0
+        self._unconfirmed: dict[int, tuple[Acknowledge, list[Delivery]]] = {}
+        """By its number: what the broker has not said to be stored."""
+        self._confirmation_retry = Retry(self._random, self._settings.attach_ms, self._settings.attach_ms_max)
 
     @property
     def held(self) -> int:
@@ -199,8 +215,22 @@ class Receiver:
         has_lived = _has_passed(self._opened_ms, self._settings.attach_ms, now_ms)
         if self.is_open and (self._received or has_lived):
             self._retry.reset()
+        doubts = self._doubts()
         self._new_session()
-        return [Deliver(Interrupted(self.number, message.reason)), *self.tick(now_ms)]
+        return [*doubts, Deliver(Interrupted(self.number, message.reason)), *self.tick(now_ms)]
+
+    def _doubts(self) -> list[Effect]:
+        """The session ends: nothing more is confirmed."""
+        return [Deliver(Settled(number, deliveries)) for number, (_, deliveries) in self._unconfirmed.items()]
+
+    def take_confirmation(self, message: Confirmation) -> list[Effect]:
+        _, deliveries = self._unconfirmed.pop(message.number, (None, []))
+        if not deliveries:
+            return []
+        self._confirmation_retry.reset()
+        messages, items = set(message.gone_messages), set(message.gone_items)
+        doubtful = [one for one in deliveries if one.message in messages or (one.message, one.place) in items]
+        return [Deliver(Settled(message.number, doubtful))]
 
     def take_deliveries(self, message: Deliveries, store: str, now_ms: int) -> list[Effect]:
         if any(item.payload >= len(message.payloads) for item in message.items):
@@ -274,13 +304,16 @@ class Receiver:
     # --- what the application says ------------------------------------------------------------------------------------
 
     def settle(
-        self, deliveries: Iterable[Delivery], is_failed: bool, now_ms: int, singly: bool = False
+        self, deliveries: Iterable[Delivery], is_failed: bool, now_ms: int, singly: bool = False, confirmation: int = 0
     ) -> list[Effect]:
         """The application has dealt with these, or has failed to.
 
         A message is acknowledged once all its items are, or, where some of them take long, in parts. `singly` says
-        more, at once: which of its items.
+        more, at once: which of its items. With a confirmation, so too, and `Settled` tells when that is stored.
         """
+        singly = singly or confirmation != 0
+        doubtful: list[Delivery] = []
+        told: list[Delivery] = []
         messages: list[int] = []
         failed: list[tuple[int, int]] = []
         postponed: list[Postponed] = []
@@ -288,7 +321,9 @@ class Receiver:
         for delivery in deliveries:
             places = self._open_places.get(delivery.message)
             if delivery.session != self.session or places is None or delivery.place not in places:
-                continue  # of an earlier session, or settled before
+                doubtful.append(delivery)  # of an earlier session, or settled before
+                continue
+            told.append(delivery)
             places.remove(delivery.place)
             self._held -= 1
             if singly and places:
@@ -305,16 +340,23 @@ class Receiver:
                 messages.append(delivery.message)
                 failed += self._failed.pop(delivery.message, [])
                 postponed += self._postponed.pop(delivery.message, [])
-        if messages:
+        if not messages and not parts:
+            return [Deliver(Settled(confirmation, doubtful))] if confirmation else []
+        if messages and not confirmation:
             self._remember(messages, failed, postponed, now_ms)
-        elif not parts:
-            return []
         if not self._open_places and not self._early:
             # PERF: bench/broker_stalled.py. It says all that a `Flow` would: so that is not due for a while.
             self._flow_sent_ms = now_ms
+        parts = [(message, place) for message, place in parts if message in self._open_places]
         done = [] if is_failed else parts
         failed = [*failed, *parts] if is_failed else failed
-        return [Send(self._broker, Acknowledge(self.session, messages, failed, self._epoch, done, postponed))]
+        acknowledge = Acknowledge(self.session, messages, failed, self._epoch, done, postponed, confirmation)
+        if confirmation:
+            if not self._unconfirmed:
+                self._confirmation_retry.reset()
+                self._confirmation_retry.start(now_ms)
+            self._unconfirmed[confirmation] = (acknowledge, told)
+        return [Send(self._broker, acknowledge)]
 
     def postpone(self, delivery: Delivery, wait_ms: int, reason: str) -> list[Effect]:
         """The application has failed to deal with this one, and wants it again after so long; 0: never.
@@ -364,6 +406,8 @@ class Receiver:
             effects += self._acknowledge_parts()
         if self._repeats and _has_passed(self._repeat_since_ms, self._settings.repeat_ms, now_ms):
             effects += self._repeat()
+        if self._unconfirmed and self._confirmation_retry.is_due(now_ms):
+            effects += self._repeat_unconfirmed(now_ms)
         return effects
 
     def connected(self, now_ms: int) -> list[Effect]:
@@ -371,7 +415,12 @@ class Receiver:
         if not self.is_open:
             self._retry.reset()
             return self._attach(now_ms)
-        return [*self._flow(now_ms), *(self._repeat() if self._repeats else [])]
+        effects = self._flow(now_ms)
+        if self._repeats:
+            effects += self._repeat()
+        if self._unconfirmed:
+            effects += self._repeat_unconfirmed(now_ms)
+        return effects
 
     def ask(self, credit: int, now_ms: int) -> list[Effect]:
         """Hold so many deliveries from now on."""
@@ -380,7 +429,8 @@ class Receiver:
 
     def detach(self) -> list[Effect]:
         self._roster.end(self.session)
-        return [Send(self._broker, Detach(self.session, "done", self._roster.serial))]
+        end = Send(self._broker, Detach(self.session, "done", self._roster.serial))
+        return [*self._doubts(), end]
 
     def _attach(self, now_ms: int) -> list[Effect]:
         if not self._retry.is_due(now_ms):
@@ -406,6 +456,10 @@ class Receiver:
         done = [(message, place) for message, place, is_failed in parts if not is_failed]
         failed = [(message, place) for message, place, is_failed in parts if is_failed]
         return [Send(self._broker, Acknowledge(self.session, [], failed, self._epoch, done))]
+
+    def _repeat_unconfirmed(self, now_ms: int) -> list[Effect]:
+        self._confirmation_retry.start(now_ms)
+        return [Send(self._broker, acknowledge) for acknowledge, _ in self._unconfirmed.values()]
 
     def _repeat(self) -> list[Effect]:
         postponed = self._repeats_postponed

@@ -30,7 +30,7 @@ class BlockingDelivery:
 
     def __init__(self, connection: BlockingConnection, received: ReceivedDelivery) -> None:
         self._connection = connection
-        self._received = received
+        self.received = received
         self.id = received.id
         self.subscription = received.subscription
         self.document = received.document
@@ -38,11 +38,11 @@ class BlockingDelivery:
         self.published_ms = received.published_ms
         self.payload = received.payload
 
-    def acknowledge(self) -> None:
-        self._connection.wait_for(self._received.acknowledge())
+    def acknowledge(self) -> bool:
+        return self._connection.wait_for(self.received.acknowledge())
 
-    def fail(self) -> None:
-        self._connection.wait_for(self._received.fail())
+    def fail(self) -> bool:
+        return self._connection.wait_for(self.received.fail())
 
 
 class BlockingConnection:
@@ -125,6 +125,11 @@ class BlockingConnection:
 
     def redeliver(self, letters: Sequence[int]) -> None:
         self.wait_for(self._connection.redeliver(letters))
+
+    def settle(self, deliveries: Iterable[BlockingDelivery], *, is_failed: bool = False) -> None:
+        """Acknowledge many at once, or fail them, without waiting: see `Connection.settle`."""
+        received = [delivery.received for delivery in deliveries]
+        self._loop.call_soon_threadsafe(lambda: self._connection.settle(received, is_failed=is_failed))
 
     def deliveries(
         self, subscriptions: Sequence[str], *, credit: int = 1_000

@@ -53,7 +53,7 @@ from treecast.overlay.messages import (
 from treecast.overlay.onyx.control_messages import Located, Moved, Thing, WhereIs
 from treecast.overlay.packets import Packet, packet_of
 from treecast.overlay.peer import TICK_MS, Deliver, Effect, Send
-from treecast.overlay.receiver import Delivered, Delivery, Opened
+from treecast.overlay.receiver import Delivered, Delivery, Opened, Settled
 from treecast.overlay.retry import Retry
 from treecast.serve.address import format_address, parse_address
 from treecast.serve.connecting import connect
@@ -121,13 +121,18 @@ class ReceivedDelivery:
     def payload(self) -> bytes:
         return self.delivery.payload
 
-    async def acknowledge(self) -> None:
-        """It is dealt with, and does not come again (or rarely: the broker may not get to know)."""
-        self._connection.settle([self.delivery])
+    async def acknowledge(self) -> bool:
+        """It is dealt with. Returns when the broker has stored that: then it never comes again.
 
-    async def fail(self) -> None:
-        """It could not be dealt with, and comes again later; after some attempts it becomes a dead letter."""
-        self._connection.settle([self.delivery], is_failed=True)
+        False: it took too long, or the connection broke meanwhile, so it may come again. That costs a sync of the
+        broker's disk, which many clients share: `Connection.settle` waits for nothing.
+        """
+        return await self._connection.settle_and_confirm(self.delivery, is_failed=False)
+
+    async def fail(self) -> bool:
+        """It could not be dealt with, and comes again later; after some attempts it becomes a dead letter. Returns as
+        `acknowledge` does."""
+        return await self._connection.settle_and_confirm(self.delivery, is_failed=True)
 
 
 class Connection:
@@ -166,6 +171,7 @@ class Connection:
         self._places: dict[int, asyncio.Future[Located]] = {}
         self._question = 0
         self._answers: dict[int, asyncio.Future[Answered]] = {}
+        self._settling: dict[int, asyncio.Future[Settled]] = {}
         self._queues: dict[int, asyncio.Queue[list[Delivery] | TreecastError]] = {}
         self._outgoing: list[Packet] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -203,7 +209,7 @@ class Connection:
         for task in self._tasks:
             task.cancel()
         waiting: list[asyncio.Future[Any]] = [*self._answers.values(), *self._inspections.values()]
-        for future in (*waiting, *self._places.values()):
+        for future in (*waiting, *self._places.values(), *self._settling.values()):
             if not future.done():
                 future.set_exception(_closed())
         for queue in self._queues.values():
@@ -326,6 +332,10 @@ class Connection:
                 if future is not None and not future.done():
                     future.set_result(event)
                 self._has_room.set()
+            case Settled():
+                settling = self._settling.pop(event.number, None)
+                if settling is not None and not settling.done():
+                    settling.set_result(event)
             case Inspected() if event.question in self._inspections:
                 if not self._inspections[event.question].done():
                     self._inspections[event.question].set_result(event)
@@ -457,10 +467,20 @@ class Connection:
             del self._queues[receiver]
             self._do(self._client.detach(receiver, now_ms()))
 
-    def settle(self, deliveries: Iterable[Delivery], *, is_failed: bool = False) -> None:
-        """Acknowledge many at once, or fail them."""
+    def settle(self, deliveries: Iterable[ReceivedDelivery], *, is_failed: bool = False) -> None:
+        """Acknowledge many at once, or fail them, and wait for nothing: if the broker is killed before it has stored
+        that, they come again."""
         settle = self._client.fail if is_failed else self._client.acknowledge
-        self._do(settle(deliveries, now_ms()))
+        self._do(settle([received.delivery for received in deliveries], now_ms()))
+
+    async def settle_and_confirm(self, delivery: Delivery, *, is_failed: bool) -> bool:
+        """Acknowledge one, or fail it; returns whether the broker has stored that."""
+        self._expect_open()
+        number, effects = self._client.settle([delivery], now_ms(), is_failed=is_failed)
+        future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        self._settling[number] = future
+        self._do(effects)
+        return not (await future).doubtful
 
 
 def _closed() -> TransportError:

@@ -40,6 +40,7 @@ from treecast.overlay.messages import (
     Attach,
     Attached,
     Command,
+    Confirmation,
     Continue,
     Detach,
     Durable,
@@ -169,7 +170,10 @@ class Broker:
                 self._request(sender, message, turn)
             case Acknowledge():
                 if session := self._session(message, sender, turn):
-                    self._dispatch.acknowledge(session, message, turn)
+                    gone_messages, gone_items = self._dispatch.acknowledge(session, message, turn)
+                    if message.confirmation:
+                        confirmation = Confirmation(session.name, message.confirmation, gone_messages, gone_items)
+                        turn.send(sender, confirmation)
             case Flow():
                 if session := self._session(message, sender, turn):
                     self._dispatch.receive_flow(session, message.received, message.credit, turn)

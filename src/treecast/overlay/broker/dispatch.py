@@ -70,12 +70,21 @@ class Dispatch:
         session.activate(queue)
         self._backlog.join_lane(queue)
 
-    def acknowledge(self, session: Session, acknowledged: Acknowledge, turn: Turn) -> None:
-        """The client has dealt with some messages and items, or has failed to."""
+    def acknowledge(
+        self, session: Session, acknowledged: Acknowledge, turn: Turn
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """The client has dealt with some messages and items, or has failed to.
+
+        Returns the messages and items that the session does not hold, so that nothing is done about them.
+        """
         changed: dict[str, Queue] = {}
+        gone_messages: list[int] = []
+        gone_items: list[tuple[int, int]] = []
         for message, place in acknowledged.failed:
             if item := session.finish(message, place):
                 self._backlog.fail(*item, "refused by its subscriber", turn)
+            else:
+                gone_items.append((message, place))
         for postponed in acknowledged.postponed:
             if item := session.finish(postponed.message, postponed.place):
                 self._backlog.postpone(*item, postponed.wait_ms, postponed.reason, turn)
@@ -84,6 +93,7 @@ class Dispatch:
         for message in acknowledged.messages:
             sent = session.messages.get(message)
             if sent is None:
+                gone_messages.append(message)
                 continue
             session.received = max(session.received, message)
             if sent.is_whole:
@@ -92,7 +102,12 @@ class Dispatch:
             else:
                 finished += [(message, place) for place in range(len(sent.items))]
         settled = self._acknowledge_whole(session, whole, turn) if whole else []
-        settled += filter(None, [session.finish(message, place) for message, place in finished])
+        failed = set(acknowledged.failed)
+        for message, place in finished:
+            if item := session.finish(message, place):
+                settled.append(item)
+            elif (message, place) not in failed:
+                gone_items.append((message, place))
         for queue, key in settled:
             self._backlog.settle(queue, key, turn)
             changed[queue.id] = queue
@@ -101,6 +116,7 @@ class Dispatch:
             self._backlog.store_cursor(queue, turn)
             self._backlog.join_lane(queue)
         self.fill(session, turn)
+        return gone_messages, gone_items
 
     def _acknowledge_whole(self, session: Session, messages: list[int], turn: Turn) -> list[tuple[Queue, int]]:
         """Messages that came from a lane; returns what is to be settled one by one."""

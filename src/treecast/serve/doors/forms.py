@@ -222,7 +222,8 @@ class SettleForm(_Form, frozen=True):
 
 
 class SettleAnswer(msgspec.Struct, frozen=True):
-    """`unknown` are those that were not waited for: they were settled before, or took too long and come again."""
+    """It is stored: what was acknowledged never comes again. `unknown` are those that were not waited for: they were
+    settled before, or took too long and come again."""
 
     settled: int
     unknown: list[str]

@@ -7,7 +7,7 @@ has to be rebuilt, the client says hello again and repeats what has no answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from treecast.overlay.client import Answered, Client, ClientSettings
 from treecast.overlay.messages import Command, Inspected, Kind, Publish, Refusal, Request
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.peer import TICK_MS, Deliver, Effect, Peer, Send
-from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened, ReceiverSettings
+from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened, ReceiverSettings, Settled
 from treecast.serve.client import RefusedError
 from treecast.serve.connection import now_ms
 from treecast.serve.doors.problems import DoorError
@@ -51,6 +51,7 @@ class LocalClient:
         self._answers: dict[int, asyncio.Future[Answered]] = {}
         self._receivers: dict[int, Callable[[Delivered | Opened | Interrupted], None]] = {}
         self._inspections: dict[int, asyncio.Future[Inspected]] = {}
+        self._settling: dict[int, asyncio.Future[Settled]] = {}
         self._outgoing: list[Any] = []
         self._ticker: asyncio.Task[None] | None = None
         self._is_removed = False
@@ -85,6 +86,9 @@ class LocalClient:
         for question in self._inspections.values():
             if not question.done():
                 question.set_exception(no_answer())
+        for settling in self._settling.values():
+            if not settling.done():
+                settling.set_exception(no_answer())
 
     def received(self, messages: list[Any]) -> None:
         for message in messages:
@@ -137,6 +141,10 @@ class LocalClient:
             question = self._inspections.pop(event.question, None)
             if question is not None and not question.done():
                 question.set_result(event)
+        elif isinstance(event, Settled):
+            settling = self._settling.pop(event.number, None)
+            if settling is not None and not settling.done():
+                settling.set_result(event)
         elif isinstance(event, Delivered | Opened | Interrupted):
             callback = self._receivers.get(event.receiver)
             if callback is not None:
@@ -214,6 +222,16 @@ class LocalClient:
     def settle(self, deliveries: Iterable[Delivery], *, is_failed: bool = False) -> None:
         settle = self._client.fail if is_failed else self._client.acknowledge
         self._do(settle(deliveries, now_ms(), singly=True))
+
+    def settle_and_confirm(self, deliveries: Sequence[Delivery], *, is_failed: bool) -> asyncio.Future[Settled]:
+        """The same, of one receiver; the future ends when the broker has stored it. Fails with DoorError TC436 if the
+        broker is served elsewhere."""
+        number, effects = self._client.settle(deliveries, now_ms(), is_failed=is_failed)
+        future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody waits any more
+        self._settling[number] = future
+        self._do(effects)
+        return future
 
     def postpone(self, delivery: Delivery, wait_ms: int, reason: str) -> None:
         """Try it again after so long; 0: give it up."""

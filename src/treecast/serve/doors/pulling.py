@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened
+from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened, Settled
 from treecast.serve.connection import steady_ms
 from treecast.serve.doors.envelopes import Envelope, envelope_of
 from treecast.serve.doors.local import LocalClient
@@ -32,6 +32,8 @@ class PullSession:
         """By those who are waiting now."""
         self.held: dict[str, tuple[Delivery, int]] = {}
         """By id: what was pulled and not acknowledged, and since when."""
+        self._settling: dict[tuple[str, bool], asyncio.Future[Settled]] = {}
+        """By id, and whether it failed: what the broker has been told, and has not stored yet."""
         self._client = client
         self._ready: deque[Delivery] = deque()
         self._news = asyncio.Event()
@@ -73,21 +75,29 @@ class PullSession:
         self._ask()  # for no more than is waited for
         return [envelope_of(delivery, delivery.attempt) for delivery in deliveries]
 
-    def settle(self, ids: Iterable[str], is_failed: bool) -> list[str]:
-        """Returns the ids that are not held here: they were settled before, or come again."""
+    async def settle(self, ids: Sequence[str], is_failed: bool) -> list[str]:
+        """Returns when it is stored: the ids that are not held here. They were settled before, or come again.
+
+        Raises DoorError if the broker does not say so in time. Then the same may be asked once more.
+        """
         self.used_ms = steady_ms()
-        unknown: list[str] = []
-        deliveries: list[Delivery] = []
-        for id in ids:
-            entry = self.held.pop(id, None)
-            if entry is None:
-                unknown.append(id)
-            else:
-                deliveries.append(entry[0])
+        deliveries = {id: self.held.pop(id)[0] for id in ids if id in self.held}
         if deliveries:
             self._ask()  # first: else the broker would send others in their place, which nobody has asked for
-        self._client.settle(deliveries, is_failed=is_failed)
-        return unknown
+            future = self._client.settle_and_confirm(list(deliveries.values()), is_failed=is_failed)
+            keys = [(id, is_failed) for id in deliveries]
+            self._settling.update(dict.fromkeys(keys, future))
+            future.add_done_callback(lambda _: self._forget(keys))
+        futures = {id: self._settling[id, is_failed] for id in ids if (id, is_failed) in self._settling}
+        doubtful: set[str] = set()
+        for future in set(futures.values()):
+            settled = await self._client.within_time(asyncio.shield(future))  # others may wait for it too
+            doubtful.update(delivery.id for delivery in settled.doubtful)
+        return [id for id in ids if id not in futures or id in doubtful]
+
+    def _forget(self, keys: Iterable[tuple[str, bool]]) -> None:
+        for key in keys:
+            self._settling.pop(key, None)
 
     def check(self, now: int) -> None:
         """What is not acknowledged in time comes again, the broker sees to that: forget it here."""
@@ -134,12 +144,12 @@ class Pulls:
             raise DoorError(f"{len(session.held)} deliveries are not acknowledged", code="TC436", hint=hint)
         return await session.pull(min(count_max, room), wait_ms)
 
-    def settle(self, subscription: str, ids: list[str], is_failed: bool) -> list[str]:
-        """Returns the ids that are not held."""
+    async def settle(self, subscription: str, ids: Sequence[str], is_failed: bool) -> list[str]:
+        """Returns the ids that are not held, when the others are stored."""
         if self._client.expect_broker().tail.subscription(subscription) is None:
             raise DoorError(f"no subscription has the id {subscription!r}", code="TC412")
         session = self._sessions.get(subscription)
-        return ids if session is None else session.settle(ids, is_failed)
+        return list(ids) if session is None else await session.settle(ids, is_failed)
 
     def forget(self, subscription: str) -> None:
         """The subscription is gone."""

@@ -132,7 +132,7 @@ class SubscriptionPages:
         wait_ms = min(form.wait_ms, self._settings.pull_wait_ms_max)
         envelopes = await self._pulls.pull(call.parameter, form.max, wait_ms)
         if call.access.is_ended:  # while it waited: what came is for others
-            self._pulls.settle(call.parameter, [envelope.delivery for envelope in envelopes], is_failed=True)
+            await self._pulls.settle(call.parameter, [envelope.delivery for envelope in envelopes], is_failed=True)
             raise no_token()
         return json_reply(200, PullAnswer(envelopes))
 
@@ -144,8 +144,9 @@ class SubscriptionPages:
 
     async def _settle(self, call: Call, *, is_failed: bool) -> Reply:
         form = await call.form(SettleForm)
-        unknown = self._pulls.settle(call.parameter, form.deliveries, is_failed)
-        return json_reply(200, SettleAnswer(len(form.deliveries) - len(unknown), unknown))
+        ids = list(dict.fromkeys(form.deliveries))
+        unknown = await self._pulls.settle(call.parameter, ids, is_failed)
+        return json_reply(200, SettleAnswer(len(ids) - len(unknown), unknown))
 
     async def events(self, call: Call) -> Reply | None:
         """Answers by itself, as long as the other side listens."""

@@ -253,8 +253,9 @@ class FleetSubscriptionPages:
 
     async def _settle(self, call: Call, *, is_failed: bool) -> Reply:
         form = await call.form(SettleForm)
-        unknown = await self._pulls.settle(call.parameter, form.deliveries, is_failed)
-        return json_reply(200, SettleAnswer(len(form.deliveries) - len(unknown), unknown))
+        ids = list(dict.fromkeys(form.deliveries))
+        unknown = await self._pulls.settle(call.parameter, ids, is_failed)
+        return json_reply(200, SettleAnswer(len(ids) - len(unknown), unknown))
 
     async def events(self, call: Call) -> Reply | None:
         """Answers by itself, as long as the other side listens."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from operator import attrgetter
 from random import Random
 from typing import Any
@@ -32,8 +33,8 @@ from treecast.overlay.messages import (
     Unsubscribe,
 )
 from treecast.overlay.peer import Effect
-from treecast.overlay.receiver import Delivered, Delivery, Opened
-from treecast.sim.broker.history import History, Operation, Postponement, Receipt
+from treecast.overlay.receiver import Delivered, Delivery, Opened, Settled
+from treecast.sim.broker.history import Confirmed, History, Operation, Postponement, Receipt
 from treecast.sim.broker.workload import (
     REFUSED_DOCUMENTS,
     REFUSED_QUERIES,
@@ -50,6 +51,8 @@ OPERATIONS_MAX = 60
 """Of one client in a run, so that no run gets long."""
 AGAIN_MAX = 8
 """Publications without an answer that are repeated after a crash."""
+CONFIRMING = 0.5
+"""Of clients that want to know when what they have acknowledged is stored."""
 REATTACH_MS = 200
 HASTEN_MS = 1_000
 EXPIRES_MS = 1_000
@@ -95,6 +98,9 @@ class Application:
         self._misses: set[str] = set()
         self._publications_to_repeat: list[Publish] = []
         self._forgotten_deliveries: list[Delivery] = []
+        self._confirms = world.random_of("confirms", plan.name).random() < CONFIRMING
+        self._settling: dict[int, list[Delivery]] = {}
+        """By number: what it has acknowledged, and is to be told when that is stored."""
         self._named_documents: list[Document] = []
         self._paused_ids: set[str] = set()
         self._postponed_ids: set[str] = set()
@@ -126,6 +132,7 @@ class Application:
         doubtful = [operation.command for operation in self._tickets.values()]
         self._tickets.clear()
         self._forgotten_deliveries.clear()
+        self._settling.clear()
         self._receiver = None
         for command in doubtful:
             if isinstance(command, Publish) and any(document.id for document in command.documents):
@@ -339,6 +346,12 @@ class Application:
             answer = Answer(0, [number and number + self._first_number for number in event.documents], event.refusals)
             self._history.answer(operation, answer, self._world.now_us)
             self._last_number = max(self._last_number, *event.documents, 0)
+        elif isinstance(event, Settled):
+            for delivery in self._settling.pop(event.number, []):
+                if delivery not in event.doubtful:
+                    document = self._identify(delivery)
+                    one = Confirmed(self._world.now_us, self.plan.name, delivery.subscription, document)
+                    self._history.confirmed.append(one)
         elif isinstance(event, Delivered):
             self._receive(event.deliveries)
         elif isinstance(event, Opened) and event.unknown and event.receiver == self._receiver:
@@ -410,8 +423,19 @@ class Application:
             batches = [([delivery], settle) for deliveries, settle in batches for delivery in deliveries]
             self._random.shuffle(batches)
         for deliveries, settle in batches:
-            if deliveries:
+            if deliveries and self._confirms and settle is Client.acknowledge:
+                self.host.call(partial(self._settle_and_confirm, deliveries))
+            elif deliveries:
                 self.host.call(partial(_settle, settle, deliveries, self.plan.singly))
+
+    def _settle_and_confirm(self, deliveries: list[Delivery], client: Client, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for _, some in groupby(deliveries, attrgetter("session")):
+            of_session = list(some)
+            number, more = client.settle(of_session, now_ms, is_failed=False)
+            self._settling[number] = of_session
+            effects += more
+        return effects
 
     def _postpone(self, delivery: Delivery, wait_ms: int, client: Client, now_ms: int) -> list[Effect]:
         effects = client.postpone(delivery, wait_ms, "later")

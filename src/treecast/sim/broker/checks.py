@@ -8,6 +8,8 @@ version of it (its query at that time) or none. If an operation was under way at
   explains it.
 - It is **required** if there is just one such version, it matches, the document was acknowledged, and the subscription
   was not removed later. A required delivery was received by someone who acknowledged it, or is a dead letter.
+- What a client has acknowledged, and was told to be stored, never comes again to a subscription that it alone receives.
+  Not so after a replay, or as a dead letter that was asked for.
 - The first receipts of a subscription have the documents of a publisher in the order in which they were published.
   Not so if several clients share the subscription, or after a replay.
 - What was refused is never delivered. A document that was published twice under one id is delivered as one.
@@ -178,6 +180,7 @@ class Checks:
             self.wrong,
             self.duplicates,
             self.disorder,
+            self.repeated,
             self.missing,
         ):
             wrong += list(check())[:TEXTS_MAX]
@@ -317,6 +320,19 @@ class Checks:
 
     def _is_ordered(self, id: str) -> bool:
         return id not in self._replays and len(self._history.attached.get(id, ())) <= 1
+
+    def repeated(self) -> Iterator[str]:
+        """Deliveries that came again after their client was told that its acknowledgement is stored."""
+        first_first = reversed(self._history.confirmed)  # of several of one delivery, the first remains
+        confirmed_us = {(one.client, one.subscription, one.document): one.time_us for one in first_first}
+        for receipt in self._history.receipts:
+            if not self._is_ordered(receipt.subscription):
+                continue
+            if (receipt.subscription, receipt.document) in self._history.redelivered:
+                continue
+            known_us = confirmed_us.get((receipt.client, receipt.subscription, receipt.document), NEVER_US)
+            if receipt.time_us > known_us:
+                yield f"{receipt.client} received what it had acknowledged and was confirmed: {_text(receipt)}"
 
     def missing(self) -> Iterator[str]:
         """Required deliveries that nobody received."""

@@ -54,6 +54,15 @@ class Receipt(msgspec.Struct, frozen=True):
     payload: bytes
 
 
+class Confirmed(msgspec.Struct, frozen=True):
+    """A client was told that its acknowledgement is stored."""
+
+    time_us: int
+    client: str
+    subscription: str
+    document: int
+
+
 class Postponement(msgspec.Struct, frozen=True):
     """A client has failed to deal with a delivery, and wants it again after a while."""
 
@@ -74,6 +83,7 @@ class History:
         """Pairs of subscription and document."""
         self.acknowledged: set[tuple[str, int]] = set()
         """Those of them that their client has acknowledged, and neither failed nor forgotten."""
+        self.confirmed: list[Confirmed] = []
         self.attached: dict[str, set[str]] = {}
         """By subscription: the clients that ever wanted to receive from it."""
         self.redelivered: set[tuple[str, int]] = set()
