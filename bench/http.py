@@ -1,11 +1,12 @@
-"""The HTTP door under load: single POSTs, and batches, from a second process over several connections.
+"""The HTTP door under load: single POSTs to one source and to many, and batches, from a second process over several
+connections.
 
 100,000 subscriptions, documents of about 5 KB that all differ and match 7 of them on average. A document counts when
 its answer arrives, which means that it is on disk. Rates are by the wall, with the client on the same machine; the
 server's CPU time is read from the system. The client is as small as can be: prepared requests, answers only counted.
 
 Bars: 3,000 single documents a second on an idle machine with two cores, 200 µs of the server's CPU each; 10,000 a
-second in batches of 100.
+second in batches of 100; 64 sources cost at most half as much again as one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 from bench.broker import MATCHES, SUBSCRIPTIONS, make_documents, subscribe
@@ -26,6 +28,7 @@ from bench.broker_peers import Load, add_load, cpu_seconds, median_load
 from bench.measure import Report, finish, options_of, run
 
 CONNECTIONS, BATCH_CONNECTIONS, BATCH = 64, 8, 100
+SOURCES, SOURCES_CPU_MAX = 64, 1.5
 RATE_MIN, CPU_US_MAX, BATCH_RATE_MIN = 3_000, 200, 10_000
 
 
@@ -80,17 +83,35 @@ def in_batches(documents: list[bytes]) -> list[bytes]:
     return [post("/v1/documents:batch", body) for body in bodies]
 
 
+def add_sources(port: int) -> None:
+    with closing(HTTPConnection("127.0.0.1", port)) as connection:
+        for number in range(SOURCES):
+            connection.request("PUT", f"/v1/sources/{number}")
+            answer = connection.getresponse()
+            assert answer.status == 201, answer.read()
+            answer.read()
+
+
+def to_sources(documents: list[bytes]) -> list[bytes]:
+    """Neighbours are of different sources, as where each publisher has its own."""
+    return [post(f"/v1/documents?source={place % SOURCES}", document) for place, document in enumerate(documents)]
+
+
 def measure(report: Report, count: int, subscriptions: int, passes: int) -> None:
     single: list[Load] = []
+    many_sources: list[Load] = []
     batches: list[Load] = []
     with tempfile.TemporaryDirectory() as directory, service(Path(directory)) as (port, peers, pid):
         asyncio.run(subscribe(peers, subscriptions))
+        add_sources(port)
         warm = [post("/v1/documents", document) for document in make_documents(500, subscriptions, 99)]
         load_of(port, pid, warm, CONNECTIONS, b"HTTP/1.1 201", len(warm))
         for number in range(passes):
             documents = make_documents(count, subscriptions, number)
             requests = [post("/v1/documents", document) for document in documents]
             single.append(load_of(port, pid, requests, CONNECTIONS, b"HTTP/1.1 201", count))
+            requests = to_sources(documents)
+            many_sources.append(load_of(port, pid, requests, CONNECTIONS, b"HTTP/1.1 201", count))
             batches.append(load_of(port, pid, in_batches(documents), BATCH_CONNECTIONS, b"HTTP/1.1 200", count))
     size = sum(map(len, documents)) / len(documents)
     report.note(f"{subscriptions:,} subscriptions; {count:,} documents of {size:,.0f} bytes a pass")
@@ -98,10 +119,15 @@ def measure(report: Report, count: int, subscriptions: int, passes: int) -> None
     is_full = subscriptions == SUBSCRIPTIONS
     for name, load, rate in (
         (f"single, {CONNECTIONS} connections", median_load(single), RATE_MIN),
+        (f"single, {CONNECTIONS} connections, {SOURCES} sources", median_load(many_sources), RATE_MIN),
         (f"batches of {BATCH}, {BATCH_CONNECTIONS} connections", median_load(batches), BATCH_RATE_MIN),
     ):
         cpu_us_max = CPU_US_MAX if is_full and rate == RATE_MIN else None
         add_load(report, name, load, MATCHES, rate if is_full else None, cpu_us_max)
+    ratio = median_load(many_sources).cpu_us / median_load(single).cpu_us
+    report.figure(
+        f"{SOURCES} sources: CPU of the server beside that of one source", ratio, "times", bar=SOURCES_CPU_MAX
+    )
 
 
 def main(arguments: list[str]) -> int:

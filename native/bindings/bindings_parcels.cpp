@@ -149,13 +149,14 @@ nb::bytes body(const HeldParcels& parcels, size_t place) {
     return nb::bytes(parcels[place].body.data(), parcels[place].body.size());
 }
 
-nb::bytes pack(const PublishedForms& forms, const std::vector<size_t>& places, const std::vector<uint64_t>& numbers, std::string_view source,
-               const std::vector<std::string_view>& ids, uint64_t published_ms, std::string_view format) {
-    if (numbers.size() != places.size() || ids.size() != places.size()) throw std::invalid_argument("columns of different lengths");
+nb::bytes pack(const PublishedForms& forms, const std::vector<size_t>& places, const std::vector<uint64_t>& numbers,
+               const std::vector<std::string_view>& sources, const std::vector<std::string_view>& ids, uint64_t published_ms, std::string_view format) {
+    if (numbers.size() != places.size() || sources.size() != places.size() || ids.size() != places.size())
+        throw std::invalid_argument("columns of different lengths");
     std::vector<Parcel> parcels;
     for (size_t at = 0; at < places.size(); ++at) {
         if (places[at] + 1 >= forms.ends.size()) throw std::invalid_argument("there is no such form");
-        parcels.push_back({numbers[at], published_ms, source, ids[at], format, forms.form(places[at]), {}, {}});
+        parcels.push_back({numbers[at], published_ms, sources[at], ids[at], format, forms.form(places[at]), {}, {}});
     }
     return nb::borrow<nb::bytes>(message_of(parcels));
 }
@@ -194,7 +195,7 @@ void bind_parcels(nb::module_& m) {
         .def("body", &body, nb::arg("place"));
     nb::class_<PublishedForms>(m, "PublishedForms", "Documents in the form of a link, by their places in what was published.")
         .def("__len__", [](const PublishedForms& self) { return self.ends.size() - 1; })
-        .def("pack", &pack, nb::arg("places"), nb::arg("numbers"), nb::arg("source"), nb::arg("ids"), nb::arg("published_ms"), nb::arg("format"),
+        .def("pack", &pack, nb::arg("places"), nb::arg("numbers"), nb::arg("sources"), nb::arg("ids"), nb::arg("published_ms"), nb::arg("format"),
              "Some of them as parcels, in the bytes of a message.");
     m.def("parcel_format", &format_of, nb::arg("message"), "The format of the first document of a message.");
 }

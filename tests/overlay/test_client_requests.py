@@ -8,7 +8,7 @@ import pytest
 
 from treecast.overlay.broker import Broker
 from treecast.overlay.messages import Answer, Command, Document, Publish, RegisterSource, RemoveSource, Request
-from treecast.overlay.onyx.control_messages import CatalogDelta, CatalogEntry, NewView
+from treecast.overlay.onyx.control_messages import CatalogDelta, CatalogEntry, Moved, NewView
 from treecast.overlay.onyx.network_broker import NetworkBroker
 from treecast.overlay.onyx.view import BrokerInfo, View
 from treecast.overlay.peer import Effect, Send, Store
@@ -50,6 +50,21 @@ def test_a_source_that_was_removed_takes_no_documents() -> None:
     root.broker.receive(REGISTRY, CatalogDelta(1, 2, [CatalogEntry("s", "", 1)]), 0)
     assert root.ask(Publish("s", [Document(b"<a/>")])) == ["TC410"]
     assert root.broker.broker.tail.sources() == {}
+
+
+def test_each_source_of_a_request_is_looked_at_by_itself() -> None:
+    root = Root()
+    there = BrokerInfo(address="b.example:7300")
+    root.broker.receive(REGISTRY, NewView(View(2, {"a": BrokerInfo(), "b": there}, {"a": {}, "b": {}})), 0)
+    root.broker.receive(REGISTRY, CatalogDelta(1, 2, [CatalogEntry("elsewhere", "b", 1)]), 0)
+    documents = [Document(b"<a/>", "1", source) for source in ("s", "elsewhere", "s", "mine")]
+    effects = root.broker.receive("publisher", Request(1, Publish("", documents)), 0)
+    messages = [one.message for one in effects if isinstance(one, Send) and one.to == "publisher"]
+    (moved,) = (one for one in messages if isinstance(one, Moved))
+    assert (moved.name, moved.to) == ("elsewhere", "b")
+    (answer,) = (one for one in messages if isinstance(one, Answer))
+    assert answer.documents == [1, 0, 1, 0]
+    assert [(refused.item, refused.code) for refused in answer.refusals] == [(1, "TC471"), (3, "TC410")]
 
 
 def test_a_broker_that_was_alone_before_has_no_sources_of_its_own_in_a_network() -> None:

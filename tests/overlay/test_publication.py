@@ -33,9 +33,10 @@ def news(number: int) -> bytes:
 
 
 def packed(forms: _native.PublishedForms, places: Sequence[int]) -> Parcels:
-    """Forms by place, with their places and one more as their numbers."""
+    """Forms by place, with their places and one more as their numbers, each of a source of its own."""
     numbers = [place + 1 for place in places]
-    return Parcels.read(msgspec.Raw(forms.pack(places, numbers, "s", [""] * len(numbers), 7, "binary")))
+    sources = [f"s{place}" for place in places]
+    return Parcels.read(msgspec.Raw(forms.pack(places, numbers, sources, [""] * len(numbers), 7, "binary")))
 
 
 @pytest.mark.parametrize("learns", [False, True])
@@ -56,6 +57,7 @@ def test_forms_targets_and_deliveries_are_those_of_one_by_one(learns: bool) -> N
     batch, forms, routes = made
     parcels = packed(forms, range(len(texts)))
     assert [parcel.body for parcel in parcels] == codec.encode_many(documents)
+    assert [parcel.source for parcel in parcels] == [f"s{place}" for place in range(len(texts))]
     targets = table.route(documents, ["x", "y", "z"])
     for target in ("x", "y", "z"):
         expected = [place for place, names in enumerate(targets, 1) if target in names]

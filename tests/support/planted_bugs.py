@@ -111,7 +111,9 @@ def queues(kind: type[Queue]) -> Plant:
 def forget_copies(broker: Broker) -> None:
     """Duplicates: nobody looks for documents that were published before."""
 
-    def fresh(command: Publish, numbers: list[int], refusals: list[Refusal], copies: Any) -> list[int]:
+    def fresh(
+        command: Publish, sources: list[str], numbers: list[int], refusals: list[Refusal], copies: Any
+    ) -> list[int]:
         return list(range(len(command.documents)))
 
     broker._intake._fresh = fresh  # type: ignore[method-assign]

@@ -455,7 +455,7 @@ def _check(command: Command) -> None:
     if isinstance(command, Publish):
         count = len(command.documents)
         size = sum(len(document.body) for document in command.documents)
-        command = Publish(command.source, [Document(b"", document.id) for document in command.documents])
+        command = Publish(command.source, [msgspec.structs.replace(one, body=b"") for one in command.documents])
     try:
         encoded = _ENCODER.encode(Request(1, command))
         _DECODER.decode(encoded)

@@ -53,6 +53,8 @@ class Document(_Message, frozen=True):
 
     body: bytes
     id: Name = ""
+    source: Name = ""
+    """Empty: the source of the request."""
 
 
 class RegisterSource(_Message, frozen=True, tag="source"):
@@ -74,10 +76,15 @@ class RemoveSource(_Message, frozen=True, tag="no-source"):
 
 
 class Publish(_Message, frozen=True, tag="publish"):
-    """Documents of one source. Each is accepted or refused by itself; their order is kept."""
+    """Documents of a source, and of others where they say so. Each is accepted or refused by itself; their order is
+    kept."""
 
     source: Name
     documents: Annotated[list[Document], _FEW]
+
+    def sources(self) -> list[str]:
+        """Of each document."""
+        return [document.source or self.source for document in self.documents]
 
 
 class SubscriptionOptions(_Message, frozen=True):

@@ -120,7 +120,9 @@ class Broker:
         self._expire_ms = 0
         self._is_continuing = False
         self.objection_to: Callable[[Command], TreecastError | None] = lambda _: None
-        """What a network has against a request."""
+        """What a network has against a request,"""
+        self.objection_to_source: Callable[[str], TreecastError | None] = lambda _: None
+        """and against documents of a source."""
         self.requests = self.accepted = 0
         self._load(random, index_version, beside)
 
@@ -291,11 +293,7 @@ class Broker:
         command: Command = request.command
         match command:
             case Publish():
-                self._subscriptions.check_source(command.source)
-                validator = self._subscriptions.validator(command.source)
-                documents, refusals, copies = self._intake.publish(command, validator, turn)
-                self.accepted += len(documents) - len(refusals)
-                return Answer(request.number, documents, refusals, copies=copies)
+                return self._publish(request.number, command, turn)
             case Subscribe():
                 self._subscriptions.subscribe(command, self._backlog, turn)
             case SubscribeMany():
@@ -325,6 +323,29 @@ class Broker:
                 name = type(command).__name__
                 raise RequestError(f"a broker does not do {name}", code="TC480", hint="send it to a registry")
         return Answer(request.number)
+
+    def _publish(self, number: int, command: Publish, turn: Turn) -> Answer:
+        """Documents of a source that is refused are refused; a request with no others is refused as a whole."""
+        validators: dict[str, Validator | None] = {}
+        refused_sources: dict[str, TreecastError] = {}
+        for source in dict.fromkeys(command.sources() or [command.source]):
+            try:
+                validators[source] = self._validator(source)
+            except TreecastError as error:
+                refused_sources[source] = error
+        if len(refused_sources) == 1 and not validators:
+            raise next(iter(refused_sources.values()))
+        documents, refusals, copies = self._intake.publish(command, validators, refused_sources, turn)
+        self.accepted += len(documents) - len(refusals)
+        return Answer(number, documents, refusals, copies=copies)
+
+    def _validator(self, source: str) -> Validator | None:
+        """What documents of a source are checked by. Raises TreecastError if it may not publish here."""
+        objection = self.objection_to_source(source)
+        if objection is not None:
+            raise objection
+        self._subscriptions.check_source(source)
+        return self._subscriptions.validator(source)
 
     def _replay(self, command: Replay, turn: Turn) -> int:
         """From the first document that is kept, and not older than asked for."""

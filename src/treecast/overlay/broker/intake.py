@@ -8,7 +8,7 @@ that differ from the document itself have bodies of their own, each once however
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Protocol
@@ -131,11 +131,15 @@ class Intake:
                 self._recent.add(row.name, number, row.published_ms)
 
     def publish(
-        self, command: Publish, validator: Validator | None, turn: Turn
+        self,
+        command: Publish,
+        validators: Mapping[str, Validator | None],
+        refused_sources: Mapping[str, TreecastError],
+        turn: Turn,
     ) -> tuple[list[int], list[Refusal], list[int]]:
         """The number of each document, 0 for a refused one; the refusals; and the places of duplicates.
 
-        `validator`: what documents of this source are checked by.
+        `validators`: what documents are checked by, for each source that is not refused.
         """
         if len(command.documents) > self._settings.documents_per_publish_max:
             raise RequestError(
@@ -146,13 +150,16 @@ class Intake:
         if self.is_full():
             raise RequestError("the store is full", code="TC415", hint="subscribers have to catch up first")
         numbers = [0] * len(command.documents)
-        refusals: list[Refusal] = []
+        sources = command.sources()
+        refusals = [
+            refusal(refused_sources[source], place) for place, source in enumerate(sources) if source in refused_sources
+        ]
         copies: list[tuple[int, int]] = []  # a second one in this batch, and the first
-        fresh = self._fresh(command, numbers, refusals, copies)
+        fresh = self._fresh(command, sources, numbers, refusals, copies)
         known = [place for place, number in enumerate(numbers) if number]
         start = 0
         while start < len(fresh):
-            start += self._accept(command, validator, fresh[start:], numbers, refusals, turn)
+            start += self._accept(command, sources, validators, fresh[start:], numbers, refusals, turn)
         for place, original in copies:
             numbers[place] = numbers[original]
             if numbers[place]:
@@ -172,24 +179,32 @@ class Intake:
             if self._settings.announces:
                 turn.events += [
                     Refused(
-                        *(command.source, document.id, refused.code, refused.message),
+                        *(document.source or command.source, document.id, refused.code, refused.message),
                         *(len(document.body), bytes(document.body[:EXCERPT_BYTES_MAX]), turn.now_ms),
                     )
                     for document in documents
                 ]
 
     def _fresh(
-        self, command: Publish, numbers: list[int], refusals: list[Refusal], copies: list[tuple[int, int]]
+        self,
+        command: Publish,
+        sources: list[str],
+        numbers: list[int],
+        refusals: list[Refusal],
+        copies: list[tuple[int, int]],
     ) -> list[int]:
-        """The places of documents that were not published before."""
+        """The places of documents that are not refused, and were not published before."""
         fresh: list[int] = []
         seen: dict[str, int] = {}
+        refused = {refusal.item for refusal in refusals}
         for place, document in enumerate(command.documents):
+            if place in refused:
+                continue
             if document.id:
                 if len(document.id.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
                     refusals.append(Refusal(place, "TC414", f"TC414 the id must have 1-{NAME_BYTES_MAX} bytes"))
                     continue
-                name = f"{command.source}\0{document.id}"
+                name = f"{sources[place]}\0{document.id}"
                 if (known := self._recent.number_of(name)) is not None:
                     numbers[place] = known
                     self.duplicates += 1
@@ -205,34 +220,38 @@ class Intake:
     def _accept(
         self,
         command: Publish,
-        validator: Validator | None,
+        all_sources: list[str],
+        validators: Mapping[str, Validator | None],
         places: list[int],
         numbers: list[int],
         refusals: list[Refusal],
         turn: Turn,
     ) -> int:
         """Match and store as many of these documents as fit into one part; returns how many that were."""
-        some = [command.documents[place] for place in places]
-        bodies = [one.body for one in some]
+        bodies = [command.documents[place].body for place in places]
         batch, documents, prepared = self._render(bodies)
         count = batch.documents
-        accepted = self._judge(batch, validator, bodies, places, refusals)
-        columns = DocumentColumns(
-            *([command.source] * count, [one.id for one in some], [turn.now_ms] * count, "", [0] * count)
-        )
+        sources = [all_sources[place] for place in places[:count]]
+        ids = [command.documents[place].id for place in places[:count]]
+        accepted = self._judge(batch, [validators[source] for source in sources], bodies, places, refusals)
+        columns = DocumentColumns(sources, ids, [turn.now_ms] * count, "", [0] * count)
         stored = self._store(batch, accepted, columns, turn, bodies)
-        source, ids = command.source, columns.ids
         for place, number in zip(places, stored, strict=False):
             numbers[place] = number
         kept = [at for at, number in enumerate(stored) if number]
         if kept:
             accepted_batch = PublishedBatch(
-                *(source, [stored[at] for at in kept], [ids[at] for at in kept], [bodies[at] for at in kept]),
-                *([documents[at] for at in kept], prepared, kept),
+                sources=[sources[at] for at in kept],
+                numbers=[stored[at] for at in kept],
+                ids=[ids[at] for at in kept],
+                bodies=[bodies[at] for at in kept],
+                documents=[documents[at] for at in kept],
+                prepared=prepared,
+                places=kept,
             )
             turn.published.append(accepted_batch)
         if any(ids):
-            self._remember(source, ids, stored, turn)
+            self._remember(sources, ids, stored, turn)
         return count
 
     def _render(self, bodies: list[bytes]) -> tuple[_native.DeliveryBatch, list[AnyDocument | None], object]:
@@ -250,18 +269,18 @@ class Intake:
     def _judge(
         self,
         batch: _native.DeliveryBatch,
-        validator: Validator | None,
+        validators: list[Validator | None],
         bodies: list[bytes],
         places: list[int],
         refusals: list[Refusal],
     ) -> list[bool]:
         """Which documents are accepted; the refusals of the others."""
         rejected: dict[int, DocumentError] = dict(batch.rejected)
-        if not rejected and validator is None and not self._settings.refuse_unwanted:
+        if not rejected and not any(validators) and not self._settings.refuse_unwanted:
             return [True] * batch.documents
         accepted = []
         for at, count in enumerate(_native.delivery_counts(batch)):
-            error = rejected.get(at) or self._objection(validator, bodies[at], count)
+            error = rejected.get(at) or self._objection(validators[at], bodies[at], count)
             if error is not None:
                 refusals.append(refusal(error, places[at]))
             accepted.append(error is None)
@@ -397,14 +416,15 @@ class Intake:
             begin = end
             first += len(distinct[at]) if announces else 0
 
-    def _remember(self, source: str, ids: Sequence[str], numbers: Sequence[int], turn: Turn) -> None:
+    def _remember(self, sources: Sequence[str], ids: Sequence[str], numbers: Sequence[int], turn: Turn) -> None:
         """Publishers' own ids, to recognise a second copy."""
-        names = {number: f"{source}\0{id}" for id, number in zip(ids, numbers, strict=False) if id and number}
+        rows = zip(sources, ids, numbers, strict=False)
+        names = {number: f"{source}\0{id}" for source, id, number in rows if id and number}
         for number, name in names.items():
             self._recent.add(name, number, turn.now_ms)
-        rows = [encode(RecentRow(name, turn.now_ms)) for name in names.values()]
         if names:
-            turn.changes.append(PutMany(RECENT, list(names), rows))
+            recent = [encode(RecentRow(name, turn.now_ms)) for name in names.values()]
+            turn.changes.append(PutMany(RECENT, list(names), recent))
 
     def _forget_old(self, turn: Turn) -> None:
         """Publishers' ids that are old, or too many."""

@@ -15,9 +15,9 @@ from treecast.overlay.storage import Change, Delete, Put
 
 
 class PublishedBatch(NamedTuple):
-    """Documents of one source that were accepted together, each of them by its number here."""
+    """Documents that were accepted together, each of them by its number here."""
 
-    source: str
+    sources: list[str]
     numbers: list[int]
     ids: list[str]
     """The publisher's own."""
@@ -29,8 +29,8 @@ class PublishedBatch(NamedTuple):
     places: Sequence[int] = ()
     """Of each in what was prepared."""
 
-    def rows(self) -> Iterator[tuple[int, str, bytes, AnyDocument | None]]:
-        return zip(self.numbers, self.ids, self.bodies, self.documents, strict=True)
+    def rows(self) -> Iterator[tuple[int, str, str, bytes, AnyDocument | None]]:
+        return zip(self.numbers, self.sources, self.ids, self.bodies, self.documents, strict=True)
 
 
 class Turn:

@@ -1,4 +1,4 @@
-"""Requests of clients to a broker of a network: what another broker does by now, it is asked for there."""
+"""Requests of clients to a broker of a network: what another broker does now, clients are told to ask for there."""
 
 from __future__ import annotations
 
@@ -16,16 +16,10 @@ if TYPE_CHECKING:
 def take_request(broker: NetworkBroker, sender: str, request: Request, turn: Turn) -> None:
     """Answer a request, or hold it until the network knows of what it changes."""
     command = request.command
-    moved = broker.membership.moved_source(command.source) if isinstance(command, Publish) else None
-    if moved is not None and broker.broker.expects(sender, request, turn):
-        turn.send(sender, moved)
-        error = RequestError(
-            f"the documents of source {moved.name!r} are published at broker {moved.to!r}",
-            code="TC471",
-            hint="ask the registry where a source belongs",
-        )
-        broker.broker.refuse(sender, request, error, turn)
-        return
+    if isinstance(command, Publish) and broker.broker.expects(sender, request, turn):
+        for source in dict.fromkeys(command.sources()):
+            if (moved := broker.membership.moved_source(source)) is not None:
+                turn.send(sender, moved)
     gone = broker.migration.objection(getattr(command, "id", ""))
     if gone is not None and broker.broker.expects(sender, request, turn):
         turn.send(sender, broker.migration.moved_message(command.id))  # type: ignore[union-attr]
@@ -35,7 +29,7 @@ def take_request(broker: NetworkBroker, sender: str, request: Request, turn: Tur
 
 
 def objection_to(membership: Membership, command: Command) -> RequestError | None:
-    """Sources are those of the catalog: documents of another one would be acknowledged, and have no tree to travel."""
+    """What only the registry does."""
     if not membership.registries:
         return None  # sources are registered by whoever runs it
     if isinstance(command, RegisterSource | RemoveSource):
@@ -44,7 +38,18 @@ def objection_to(membership: Membership, command: Command) -> RequestError | Non
             code="TC480",
             hint="send it to the registry, whose address treecast source takes",
         )
-    if isinstance(command, Publish) and command.source not in membership.catalog:
+    return None
+
+
+def objection_to_source(membership: Membership, source: str) -> RequestError | None:
+    """Sources are those of the catalog: documents of another one would be acknowledged, and have no tree to travel."""
+    if (moved := membership.moved_source(source)) is not None:
+        return RequestError(
+            f"the documents of source {source!r} are published at broker {moved.to!r}",
+            code="TC471",
+            hint="ask the registry where a source belongs",
+        )
+    if membership.registries and source not in membership.catalog:
         hint = "treecast source add makes it known to the network"
-        return RequestError(f"no source is called {command.source!r}", code="TC410", hint=hint)
+        return RequestError(f"no source is called {source!r}", code="TC410", hint=hint)
     return None

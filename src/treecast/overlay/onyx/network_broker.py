@@ -35,7 +35,7 @@ from treecast.overlay.broker.rows import META, SUBSCRIPTIONS, SubscriptionRow, d
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Attach, Durable, Hello, Inspect, Inspected, RegisterSource, Request
 from treecast.overlay.onyx.announces import Announces
-from treecast.overlay.onyx.client_requests import objection_to, take_request
+from treecast.overlay.onyx.client_requests import objection_to, objection_to_source, take_request
 from treecast.overlay.onyx.control_messages import ControlMessage
 from treecast.overlay.onyx.early_index import EarlyIndexes
 from treecast.overlay.onyx.early_plan import is_restructured
@@ -126,6 +126,7 @@ class NetworkBroker:
         self._turn = Turn(0)
         self.membership = Membership(name, registries, broker.shadow, random, membership, self._info)
         broker.objection_to = lambda command: objection_to(self.membership, command)
+        broker.objection_to_source = lambda source: objection_to_source(self.membership, source)
         self.trees: dict[str, Tree] = {}
         self._last_version = 0  # the highest of trees that are gone
         self.positions = Positions(broker.shadow.rows(POSITIONS, ""))

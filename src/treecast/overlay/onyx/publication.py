@@ -82,11 +82,11 @@ def pass_published(tree: Tree, turn: Turn) -> None:
             continue
         arrivals = [
             Arrival(
-                Parcel(number, batch.source, id, turn.now_ms, TEXT, body),
+                Parcel(number, source, id, turn.now_ms, TEXT, body),
                 document if isinstance(document, Document) else None,
                 is_read=document is not None,
             )
-            for number, id, body, document in batch.rows()
+            for number, source, id, body, document in batch.rows()
         ]
         tree.pass_on(tree.passed, arrivals[-1].number, arrivals)
     if run:
@@ -100,7 +100,7 @@ def _pack(tree: Tree, batch: PublishedBatch, now_ms: int) -> _Message | None:
         return None
     if publication.links != links or publication.format != common_format(tree, links):
         return None
-    data = publication.forms.pack(*(batch.places, batch.numbers, batch.source, batch.ids, now_ms, publication.format))
+    data = publication.forms.pack(*(batch.places, batch.numbers, batch.sources, batch.ids, now_ms, publication.format))
     return _Message(msgspec.Raw(data), batch.bodies, publication.routes.at(batch.places))
 
 

@@ -128,9 +128,9 @@ class Publisher:
         self._flush_handle = None
         while self._waiting and self._under_way < self._settings.publishes_max:
             groups = self._take()
-            documents = [document for group in groups for document in group.documents]
+            documents = [Document(one.body, one.id, group.source) for group in groups for one in group.documents]
             try:
-                answer = self._client.send(Publish(groups[0].source, documents))
+                answer = self._client.send(Publish("", documents))
             except TreecastError as error:
                 whole = Answered(0, [], [Refusal(-1, error.code, str(error))])
                 self._answer(groups, whole)
@@ -139,14 +139,13 @@ class Publisher:
             answer.add_done_callback(lambda future, groups=groups: self._on_answer(future, groups))  # type: ignore[misc]
 
     def _take(self) -> list[_Group]:
-        """The next groups that share a source, in order, as many as may go together."""
+        """The next groups, in order, as many as may go together: of any sources, as each group costs two syncs."""
         groups: list[_Group] = []
         count = size = 0
         while self._waiting:
             group = self._waiting[0]
             if groups and (
-                group.source != groups[0].source
-                or count + len(group.documents) > self._settings.publish_documents_max
+                count + len(group.documents) > self._settings.publish_documents_max
                 or size + group.size > self._settings.publish_bytes_max
             ):
                 break
