@@ -48,10 +48,64 @@ def test_each_kind_of_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("a", "covered", "b"),
         ("c", "covered", "a"),
         ("d", "same", "a"),
+        ("f", "name", ""),
         ("f", "impossible", ""),
+        ("c", "name", ""),
+        ("f", "name", ""),
         ("c", "unmatched", ""),
         ("f", "unmatched", ""),
     ]
+
+
+def test_tests_that_are_never_true_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        ("date", '//item[@d > "2026-01-01"]'),
+        ("either", '//item[@d > "2026-01-01" or @new]'),
+        ("both", "//item[@a = 1 and @a = 2]"),
+        ("list", "from //item[0] drop //b"),
+        ("fine", '//item[@d = "2026-01-01"]'),
+    ]
+    assert main(["check", "--no-covering", write(tmp_path, rows)]) == 0
+    shown = capsys.readouterr()
+    reason = '@d>"2026-01-01" is never true: "2026-01-01" is no number, and > compares numbers'
+    assert shown.out.splitlines() == [
+        f"date: no document matches it: {reason}",
+        f"either: {reason}",
+        "both: no document matches it: @a=1 and @a=2 are never true together",
+        "list: no document matches it: [0] is never true: a position here is a whole number from 1",
+    ]
+    assert shown.err.splitlines()[-1] == "5 subscriptions: 3 impossible, 1 never"
+
+
+def test_names_that_documents_lack_are_reported_with_near_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "n.dtd").write_text(DTD.replace("x CDATA", "title CDATA #IMPLIED x CDATA"), "utf-8")
+    (tmp_path / "n.xml").write_text("<news><item title='1'/><p:extra xmlns:p='urn:p'/></news>", "utf-8")
+    rows = [("typo", "//itme"), ("attribute", "//item[@titel or count(//zzz) = 0]"), ("space", "//extra")]
+    source = write(tmp_path, rows)
+    assert main(["check", "--quiet", "--sample", str(tmp_path / "n.xml"), source]) == 0
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "typo: no sample document has an element 'itme'; did you mean 'item'?",
+        "attribute: no sample document has an attribute 'titel'; did you mean 'title'?",
+        "attribute: no sample document has an element 'zzz'",
+        "space: no sample document has an element 'extra' in no namespace; there is one in urn:p",
+    ]
+    assert main(["check", "--quiet", "--dtd", str(tmp_path / "n.dtd"), source]) == 0
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "typo: no document of n has an element 'itme'; did you mean 'item'?",
+        "attribute: no document of n has an attribute 'titel'; did you mean 'title'?",
+        "attribute: no document of n has an element 'zzz'",
+        "space: no document of n has an element 'extra'",
+    ]
+
+
+def test_names_that_documents_have_are_not_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "n.xml").write_text("<news xmlns:p='urn:p'><p:item p:x='1' y='2' xml:lang='en'/></news>", "utf-8")
+    queries = ["//p:item[@p:x][@y][@xml:lang]", "//*[local-name() = 'item']", "/news", "//@*", "//*[name() = 'zzz']"]
+    source = write(tmp_path, [(query, query) for query in queries])
+    sample = ["--sample", str(tmp_path / "n.xml"), "--namespace", "p=urn:p"]
+    assert [each for each in findings_of([*sample, source], capsys)[1] if each[1] == "name"] == []
 
 
 def test_without_refusals_the_status_is_0_and_text_is_for_people(

@@ -76,7 +76,9 @@ public:
             case ExprKind::position: return nb::make_tuple("position", relation, value(expr.value));
             case ExprKind::position_last: return nb::make_tuple("position-last", relation);
             case ExprKind::last: return nb::make_tuple("last", relation, value(expr.value));
-            case ExprKind::term: return nb::make_tuple("term", term(expr.first), requirement(expr.value), query_.term(expr.first).uses_position);
+            case ExprKind::term:
+                return nb::make_tuple("term", term(expr.first), requirement(expr.value), query_.term(expr.first).uses_position,
+                                      expression(expr.first));
         }
         return nb::make_tuple();
     }
@@ -86,6 +88,56 @@ public:
         std::string text;
         VariablePrinter(query_, true, text).term(index);
         return text_object(text);
+    }
+
+    // The structure of a term, for src/treecast/query/expressions.py.
+    nb::tuple expression(uint32_t index) const {
+        static const char* const signs[] = {"+", "-", "*", "div", "mod"};
+        static const char* const relations[] = {"=", "!=", "<", "<=", ">", ">="};
+        const Term& term = query_.term(index);
+        switch (term.kind) {
+            case TermKind::number: return nb::make_tuple("number", value(term.value));
+            case TermKind::literal: return nb::make_tuple("literal", value(term.value));
+            case TermKind::disjunction: return nb::make_tuple("or", expressions(term.first));
+            case TermKind::conjunction: return nb::make_tuple("and", expressions(term.first));
+            case TermKind::union_: return nb::make_tuple("union", expressions(term.first));
+            case TermKind::negative: return nb::make_tuple("negative", expression(term.first));
+            case TermKind::call:
+                return nb::make_tuple("function", text_object(traits_of(term.function).name), expressions(term.first));
+            case TermKind::path: return path_expression(term);
+            case TermKind::comparison:
+            case TermKind::arithmetic: break;
+        }
+        nb::list operators;
+        query_.each_term(query_.term(term.first).next, [&](uint32_t, const Term& operand) {
+            operators.append(term.kind == TermKind::comparison ? relations[operand.relation] : signs[static_cast<int>(operand.sign)]);
+        });
+        return nb::make_tuple("chain", expressions(term.first), nb::tuple(operators));
+    }
+
+    nb::tuple expressions(uint32_t first) const {
+        nb::list made;
+        query_.each_term(first, [&](uint32_t index, const Term&) { made.append(expression(index)); });
+        return nb::tuple(made);
+    }
+
+    nb::tuple path_expression(const Term& path) const {
+        nb::list steps;
+        query_.each_term_step(path.steps, [&](uint32_t, const TermStep& step) { steps.append(term_step(step)); });
+        return nb::make_tuple("path", path.first == no_term ? nb::none() : nb::object(expression(path.first)), path.absolute,
+                              path.variable != no_term, expressions(path.predicates), nb::tuple(steps));
+    }
+
+    // (axis, kind, uri or None, local or None, predicates)
+    nb::tuple term_step(const TermStep& step) const {
+        static const char* const axes[] = {"child", "descendant", "descendant-or-self", "self", "attribute", "parent", "ancestor",
+                                           "ancestor-or-self", "following", "following-sibling", "preceding", "preceding-sibling"};
+        static const char* const tests[] = {"named", "named", "named", "text", "node", "comment", "instruction"};
+        bool has_uri = step.test == TermTest::name || step.test == TermTest::any_namespace;
+        bool has_local = step.test == TermTest::name || step.has_target;
+        return nb::make_tuple(axes[static_cast<int>(step.axis)], tests[static_cast<int>(step.test)],
+                              has_uri ? text_object(query_.uri(step)) : nb::none(),
+                              has_local ? text_object(query_.view(step.local)) : nb::none(), expressions(step.predicates));
     }
 
     nb::object requirement(uint32_t index) const {

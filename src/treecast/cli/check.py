@@ -11,7 +11,7 @@ from typing import Any
 
 from treecast.cli import lint, rules
 from treecast.cli.console import Console, notes
-from treecast.cli.lint import Finding
+from treecast.cli.lint import Finding, KnownNames
 from treecast.cli.match import (
     SUBSCRIPTIONS_FORMAT,
     add_limit_options,
@@ -21,11 +21,11 @@ from treecast.cli.match import (
     read_settings,
 )
 from treecast.cli.wording import plural
+from treecast.document import Document, read_many
 from treecast.errors import PipelineError, TreecastError
 from treecast.index import Index
 from treecast.inputs import document_files, subscriptions
 from treecast.inputs.archives import ReadProgress
-from treecast.inputs.document_files import ReadSettings
 from treecast.names import printable, printable_lines
 
 SHOWN_MAX = 50
@@ -100,35 +100,57 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 def _findings(index: Index, rows: Any, options: argparse.Namespace, console: Console) -> Iterator[Finding]:
     yield from lint.refusals(index, rows)
+
+    def progress(done: int, total: int) -> None:
+        console.status(f"comparing subscriptions … {done:,} of {total:,}")
+
     if not options.no_covering:
-
-        def progress(done: int, total: int) -> None:
-            console.status(f"comparing subscriptions … {done:,} of {total:,}")
-
         yield from lint.redundancies(index, progress)
+    impossible_ids = set()
+    for finding in lint.contradictions(index, progress):
+        if finding.kind == "impossible":
+            impossible_ids.add(finding.subscription)
+        yield finding
     if options.dtd:
         from treecast.workload import Schema
 
-        yield from lint.impossible(index, Schema.from_dtd(options.dtd, root=options.root))
+        schema = Schema.from_dtd(options.dtd, root=options.root)
+        if not schema.missing:
+            yield from lint.missing_names(index, KnownNames.of_schema(schema))
+        yield from (one for one in lint.impossible(index, schema) if one.subscription not in impossible_ids)
     if options.sample:
-        matched, documents = _match_samples(index, options.sample, read_settings(options, index.limits), console)
+        names = KnownNames("sample document")
+        matched, documents = _match_samples(index, names, options, console)
+        if documents:
+            yield from lint.missing_names(index, names)
         yield from lint.unmatched(index, matched, documents)
 
 
-def _match_samples(index: Index, sources: list[str], settings: ReadSettings, console: Console) -> tuple[set[str], int]:
+def _match_samples(
+    index: Index, names: KnownNames, options: argparse.Namespace, console: Console
+) -> tuple[set[str], int]:
     """The subscriptions that the sample documents match, and how many documents there are. Bad ones are reported."""
+    settings = read_settings(options, index.limits)
 
     def report(name: str, error: TreecastError | PipelineError) -> None:
         console.say(f"treecast: {printable(name)}: {error}")
 
     matched: set[str] = set()
     documents = 0
-    read = document_files.progress_of(sources, settings) if console.shows_progress else ReadProgress(None)
-    for batch in document_files.batches(sources, settings, report, read):
-        for matches, errors in index.match_batches(batch.documents, on_error="report"):
+    read = document_files.progress_of(options.sample, settings) if console.shows_progress else ReadProgress(None)
+    for batch in document_files.batches(options.sample, settings, report, read):
+        accepted: list[tuple[str, Document]] = []
+        answers = read_many(batch.documents, limits=index.limits, entities=options.entities)
+        for name, document in zip(batch.names, answers, strict=True):
+            if isinstance(document, Document):
+                accepted.append((name, document))
+                names.add(document)
+            else:
+                report(name, document)
+        for matches, errors in index.match_batches([document for _, document in accepted], on_error="report"):
             matched.update(matches.column("subscription").unique().to_pylist())
             for row in errors.to_pylist():
-                console.say(f"treecast: {printable(batch.names[row['document']])}: {row['message']}")
+                console.say(f"treecast: {printable(accepted[row['document']][0])}: {row['message']}")
         documents += len(batch.documents)
         console.update(documents, None, 0, read.share)
     return matched, documents

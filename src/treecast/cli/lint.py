@@ -5,33 +5,39 @@
 | refused | `Index.add` would not take it |
 | same | it says the same as an earlier one |
 | covered | an earlier or later one matches every document that it matches |
-| impossible | no document of the schema can match it |
+| impossible | no document, or no document of the schema, can match it |
+| never | one of its tests is never true, whatever a document says |
+| name | it asks for a name that the schema or the sample documents do not have |
 | unmatched | none of the sample documents matches it |
 
-Only "refused" is a mistake. Covering is certain where it is reported; what is not reported may still be covered
-(docs/guide/covering.md). To keep it fast, only queries that match a small document made from the covered one are
-compared, and only a few of them.
+Only "refused" is a mistake. What is reported is certain; what is not reported may still be covered
+(docs/guide/covering.md) or impossible (treecast.query.impossible). To keep it fast, only queries that match a small
+document made from the covered one are compared, and only a few of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
+from treecast.cli.wording import nearest
 from treecast.errors import TreecastError
 from treecast.index import Index
 from treecast.query import Query, Transformation, parse
+from treecast.query.impossible import examine
+from treecast.query.names import QueryName, names_of
 from treecast.query.witness import witness
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from treecast.document import Document, Name
     from treecast.model import Subscription
     from treecast.workload import Schema
 
-Kind = Literal["refused", "same", "covered", "impossible", "unmatched"]
+Kind = Literal["refused", "same", "covered", "impossible", "never", "name", "unmatched"]
 COMPARED_MAX = 8
 """Queries that are compared with one that they may cover."""
 Progress = Callable[[int, int], None]
@@ -90,6 +96,75 @@ def _covering(index: Index, subscription: Subscription, query: Query | Transform
         if covering != query.matching and covering.covers(query):
             return other.id
     return None
+
+
+def contradictions(index: Index, progress: Progress = lambda done, total: None) -> Iterator[Finding]:
+    """The subscriptions that no document matches, and those with tests that are never true."""
+    total = len(index)
+    for done, id in enumerate(index):
+        progress(done, total)
+        examination = examine(_matching(index, id))
+        if examination.matches_nothing:
+            yield Finding(id, "impossible", f"no document matches it: {examination.matches_nothing}")
+        else:
+            yield from (Finding(id, "never", test.message) for test in examination.tests)
+
+
+def _matching(index: Index, id: str) -> Query:
+    subscription = index[id]
+    return parse(subscription.query, namespaces=subscription.namespaces).matching
+
+
+@dataclass
+class KnownNames:
+    """The names that documents have."""
+
+    of_what: str
+    """Such as "sample document"."""
+    elements: set[Name] = field(default_factory=set)
+    attributes: set[Name] = field(default_factory=set)
+    has_namespaces: bool = True
+    """Without, the namespaces of names are unknown and empty."""
+
+    @classmethod
+    def of_schema(cls, schema: Schema) -> KnownNames:
+        """A DTD has names with prefixes, which may be bound to anything."""
+        elements = {*schema.elements, *(child for name in schema.elements for child in schema.children(name))}
+        attributes = {attribute.name for element in schema.elements.values() for attribute in element.attributes}
+        known = cls(f"document of {schema.name}", has_namespaces=False)
+        known.elements = {("", name.rpartition(":")[2]) for name in elements}
+        known.attributes = {("", name.rpartition(":")[2]) for name in attributes}
+        return known
+
+    def add(self, document: Document) -> None:
+        """The names of a document."""
+        self.elements.update(document.names)
+        self.attributes.update(name for _, name, _ in document.attributes)
+
+    def lacks(self, name: QueryName) -> str:
+        """What to say of a name that no document has; empty where one has it."""
+        names = self.elements if name.kind == "element" else self.attributes
+        uris = sorted(uri for uri, local in names if local == name.local)
+        if uris and (name.uri is None or not self.has_namespaces or name.uri in uris):
+            return ""
+        article = "an" if name.kind[0] in "aeiou" else "a"
+        where = f" in {name.uri or 'no namespace'}" if uris else ""
+        text = f"no {self.of_what} has {article} {name.kind} {name.local!r}{where}"
+        if uris:
+            return f"{text}; there is one in {uris[0] or 'no namespace'}"
+        near = nearest(name.local, sorted({local for _, local in names}))
+        return text + (f"; did you mean {near!r}?" if near else "")
+
+
+def missing_names(index: Index, known: KnownNames) -> Iterator[Finding]:
+    """The names that subscriptions ask for and no document has."""
+    answers: dict[QueryName, str] = {}
+    for id in index:
+        for name in sorted(names_of(_matching(index, id).tree), key=lambda name: (name.local, name)):
+            if name not in answers:
+                answers[name] = known.lacks(name)
+            if answers[name]:
+                yield Finding(id, "name", answers[name])
 
 
 def impossible(index: Index, schema: Schema) -> Iterator[Finding]:

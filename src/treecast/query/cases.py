@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias
 
+from treecast.query.expressions import Relation
 from treecast.query.tree import (
     And,
     Call,
@@ -36,7 +37,6 @@ from treecast.query.tree import (
     Or,
     Path,
     Position,
-    Relation,
     Step,
     Term,
     is_positional,

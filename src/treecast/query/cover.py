@@ -60,6 +60,16 @@ def covers(covering: tuple[Path, ...], covered: tuple[Path, ...]) -> bool:
         return False
 
 
+def matches_nothing(paths: tuple[Path, ...]) -> bool:
+    """Whether it is certain that no document matches the union."""
+    budget = Budget(STEPS_MIN + STEPS_EACH * _size(paths))
+    search = _Search((), CASES_MAX + len(paths), budget)
+    try:
+        return all(search.refute(Case.of(path, budget), 0) for path in normalize(paths))
+    except OutOfStepsError:
+        return False
+
+
 class _Search:
     """The covering query, and what of cases and steps is left."""
 
@@ -67,7 +77,7 @@ class _Search:
         self.goal = goal
         self.cases_left = cases_left
         self.budget = budget
-        self.gaps_max = min(GAPS_MAX, max(_wildcards(path) for path in goal))
+        self.gaps_max = min(GAPS_MAX, max((_wildcards(path) for path in goal), default=0))
 
     def prove(self, case: Case) -> bool:
         """Whether the goal holds in every document of the case."""

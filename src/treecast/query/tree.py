@@ -15,14 +15,14 @@ conditions below. Names are expanded: `uri` and `local`, where None stands for "
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from treecast.query.expressions import Expression, Relation, build_expression
 from treecast.query.functions import FUNCTIONS, Function
 
 Axis: TypeAlias = Literal["child", "descendant", "descendant-or-self", "self", "attribute"]
 Kind: TypeAlias = Literal["element", "attribute", "text"]
-Relation: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Value: TypeAlias = str | float
 
 
@@ -142,6 +142,8 @@ class Term:
     text: str
     requirement: Condition | None
     positional: bool = False
+    expression: Expression | None = field(default=None, compare=False)
+    """Its structure, of a term that a query has."""
 
 
 Condition: TypeAlias = And | Or | Not | Exists | Compare | Call | Position | Last | Term
@@ -191,5 +193,7 @@ _BUILDERS: dict[str, Callable[..., Condition]] = {
     "position": lambda relation, number: Position(relation, number),
     "position-last": lambda relation: Position(relation, None),
     "last": lambda relation, number: Last(relation, number),
-    "term": lambda text, required, positional: Term(text, required and build_condition(required), positional),
+    "term": lambda text, required, positional, expression: Term(
+        text, required and build_condition(required), positional, build_expression(expression)
+    ),
 }
