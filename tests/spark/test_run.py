@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +25,7 @@ from treecast.cli import main, pipeline_file
 from treecast.cli import run as run_verb
 from treecast.inputs.subscriptions import read_subscriptions
 from treecast.spark.batch import place
-from treecast.spark.batch.answer_form import AnswerForm
+from treecast.spark.batch.answer_form import ANSWER, AnswerForm
 from treecast.spark.job import job, plan
 from treecast.spark.job.pipeline import Pipeline, Sinks, Source, Subscriptions
 from treecast.spark.job.progress import Progress
@@ -316,24 +315,15 @@ def slow(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 def _replace_matching(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    from pyspark.sql.functions import lit
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
-
-    kind = "struct<matches:array<string>,error:struct<code:string,message:string,offset:bigint>," + (
-        "nanoseconds:bigint,bytes:bigint,began:bigint,ended:bigint>"
-    )
-
-    def fake(documents: DataFrame, index: Index, shards: None, form: AnswerForm, cache_bytes_max: int) -> DataFrame:
-        def poisoned(document: Any, error: Any) -> Any:
+    def fake(parts: DataFrame, options: object, index: Index, form: AnswerForm, cache_bytes_max: int) -> DataFrame:
+        def poisoned(batches: Any) -> Any:
             exec(f"import os, time\n{code}")
-            return document
+            yield from batches
 
         poisoned.__annotations__ = {}  # Spark would read them, and they say nothing
-        answer = arrow_udf(poisoned, kind, ArrowUDFType.SCALAR)("document", "error")
-        return documents.withColumns({"answer": answer, "first": lit(True)}).drop("document", "error")
+        return parts.mapInArrow(poisoned, f"file string, offset long, ordinal long, {ANSWER} {form.spark_type}")
 
-    monkeypatch.setattr(plan, "account_rows", fake)
-    warnings.filterwarnings("ignore", "It is preferred to specify type hints")  # pytest puts the filters back
+    monkeypatch.setattr(plan, "file_answers", fake)
 
 
 def test_an_interrupted_batch_leaves_nothing(

@@ -9,12 +9,13 @@
 Batch and Structured Streaming, classic and Connect sessions. `matches` is the same as a column, for plans of your own,
 and `register` makes it a function of SQL; `match_stream` runs for long, with subscriptions that change, and survives
 kills; `refused` lists the subscriptions that treecast does not accept; `documents` reads files, archives and record
-files, `broker_documents` what a broker has.
+files, `broker_documents` what a broker has; `match_files` reads, splits and matches files in one pass.
 `write_directories`, `write_payloads`, `PayloadFiles` and `JetStream` take answers away. For whole populations: `pep`
 and `aggregate` work on millions of subscriptions, `generate_documents` and `generate_queries` draw workloads.
 Needs the extra `spark` and Java 17 or newer.
 """
 
+from treecast.spark.batch.files import match_files
 from treecast.spark.batch.generate import generate_documents, generate_queries
 from treecast.spark.batch.match import match, matches, refused, register, split
 from treecast.spark.batch.population import aggregate, pep
@@ -34,6 +35,7 @@ __all__ = [
     "generate_documents",
     "generate_queries",
     "match",
+    "match_files",
     "match_stream",
     "matches",
     "path_of",

@@ -34,6 +34,9 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ANSWER = "__treecast_answer"
+"""The column of answers, until they are rows."""
+
 # A type, written down once for both worlds: a name of Spark's, a list of a type, or a struct of named types.
 Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
 

@@ -81,7 +81,7 @@ def matches(
     `subscription` is null. The session is the active one, unless another is given.
     """
     form = answer_form(payloads=False, on_error=on_error)
-    return index_function(_session(session), index_of(subscriptions), form, cache_bytes_max)(document)
+    return index_function(active_session(session), index_of(subscriptions), form, cache_bytes_max)(document)
 
 
 def register(
@@ -144,7 +144,8 @@ def _one_line(message: str) -> str:
     return "; ".join([first, *[line.strip() for line in rest if line.startswith("  hint: ")]])
 
 
-def _session(session: SparkSession | None) -> SparkSession:
+def active_session(session: SparkSession | None = None) -> SparkSession:
+    """This session, or the active one."""
     from pyspark.sql import SparkSession
 
     active = session or SparkSession.getActiveSession()

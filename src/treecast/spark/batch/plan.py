@@ -23,7 +23,7 @@ from treecast.errors import PipelineError
 from treecast.index import Index
 from treecast.index.subscription_forms import LISTED_MAX, spark_columns
 from treecast.inputs.subscriptions import is_saved, load_saved, read_subscriptions
-from treecast.spark.batch.answer_form import ERROR_TYPE, AnswerForm
+from treecast.spark.batch.answer_form import ANSWER, ERROR_TYPE, AnswerForm
 from treecast.spark.batch.place import ShardTickets, SparkPlacement
 from treecast.spark.batch.row_limit import check_room
 from treecast.spark.batch.sampling import first_documents
@@ -41,7 +41,6 @@ USUAL_NAMES = ("xml", "content", "body", "value", "payload", "text", "message")
 """What people call a column of documents, Spark's own sources among them."""
 FILE_NAMES = ("file", "path", "filename", "file_name")
 
-ANSWER = "__treecast_answer"
 PLACE = "__treecast_place"
 _DELIVERY = "__treecast_delivery"
 _ROUTE, _SHARD = "__treecast_route", "__treecast_shard"
@@ -80,8 +79,7 @@ def index_rows(
     columns = document_columns(documents, form)
     if form.has_payloads:
         check_room(index)
-    answers = with_answers(documents, columns, index, shards, form, cache_bytes_max)
-    return _explode_deliveries(answers, form) if form.has_payloads else _explode_matches(answers, form)
+    return answers_as_rows(with_answers(documents, columns, index, shards, form, cache_bytes_max), form)
 
 
 def account_rows(
@@ -143,6 +141,11 @@ def _answers_of_shards(documents: DataFrame, columns: list[str], shards: ShardTi
 
 
 # -- answers into rows
+
+
+def answers_as_rows(answers: DataFrame, form: AnswerForm) -> DataFrame:
+    """A row for each match or delivery, and for each error of a document."""
+    return _explode_deliveries(answers, form) if form.has_payloads else _explode_matches(answers, form)
 
 
 def _explode_matches(answers: DataFrame, form: AnswerForm) -> DataFrame:

@@ -26,9 +26,11 @@ from treecast.errors import PipelineError, SnapshotError
 from treecast.index import Index
 from treecast.placement import ByFilters, Router
 from treecast.placement.router import bucket_of
-from treecast.spark.batch.answer_form import AnswerForm
+from treecast.spark.batch.answer_form import ANSWER, AnswerForm
 from treecast.spark.batch.answers import answer, missing_documents
 from treecast.spark.internals import one_sentence_errors
+from treecast.spark.sources.source_options import Options
+from treecast.spark.sources.source_tasks import PART, Task, read
 from treecast.version import VERSION
 
 if TYPE_CHECKING:
@@ -82,6 +84,42 @@ def _errors_and_names(columns: list[pa.Array]) -> tuple[pa.Array | None, pa.Arra
     errors = [column for column in columns if pa.types.is_struct(column.type)]
     names = [column for column in columns if not pa.types.is_struct(column.type)]
     return errors[0] if errors else None, names[0] if names else None
+
+
+def answer_files(
+    batches: Iterator[pa.RecordBatch], options: dict[str, str], ticket: tuple[Any, ...], form: tuple[bool, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Read, split and answer in one go: parts of files in, names and answers of their documents out.
+
+    `treecast.spark.batch.files` says why. Without accounts, documents without an answer give no row.
+    """
+    with one_sentence_errors():
+        yield from _answer_files(batches, Options.parse(options), Ticket(*ticket), AnswerForm(*form))
+
+
+def _answer_files(
+    batches: Iterator[pa.RecordBatch], options: Options, ticket: Ticket, form: AnswerForm
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    index = index_of(ticket)
+    names = ["file", "offset", "ordinal", ANSWER]
+    for task in (Task.from_bytes(part) for batch in batches for part in batch.column(PART).to_pylist()):
+        for rows in read(task, options):
+            document, *keys, error = rows.columns
+            begin = 0
+            for answers in answer(index, document, error, form, names=rows.column("file")):
+                columns = [*(key.slice(begin, len(answers)) for key in keys), answers]
+                begin += len(answers)
+                answered = pa.RecordBatch.from_arrays(columns, names)
+                yield answered if form.has_accounts else answered.filter(_has_rows(answers, form))
+
+
+def _has_rows(answers: pa.Array, form: AnswerForm) -> pa.Array:
+    """Whether anything comes of each answer."""
+    import pyarrow.compute as pc
+
+    return pc.greater(pc.list_value_length(answers.field("deliveries") if form.has_payloads else answers), 0)
 
 
 def route(

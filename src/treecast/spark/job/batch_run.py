@@ -16,7 +16,7 @@ from treecast.spark.batch.sampling import first_documents
 from treecast.spark.job.meter import Meter
 from treecast.spark.job.output_directory import replacing_directory
 from treecast.spark.job.pipeline import Pipeline
-from treecast.spark.job.plan import read_documents, result_rows
+from treecast.spark.job.plan import result_rows, source_of
 from treecast.spark.job.progress import Account, progress_of, slow_documents
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def run_batch(
     account, began = Account(), time.monotonic()
     name = observation_name()
     observation = Observation(name)
-    source = read_documents(spark, pipeline)
-    shards = None if placement.everywhere else placement.ship(spark, index, lambda: first_documents(source))
+    source = source_of(spark, pipeline, placement)
+    shards = None if placement.everywhere else placement.ship(spark, index, lambda: first_documents(source.frame))
     rows = result_rows(source, pipeline, index, shards, observation)
     meter = Meter(spark, name)
 

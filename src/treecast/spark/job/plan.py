@@ -1,27 +1,29 @@
-"""The plan of a job: documents from the source, a row of accounts for each, and out of these the rows to be written.
+"""The plan of a job: files from the source, a row of accounts for each document, and of these the rows to be written.
 
 Before the ids of a document are exploded into rows, Spark observes it: counts, sums and the slowest few are gathered by
 the tasks that write the result, so the totals are those of the rows written, whatever was repeated on the way.
 
-    documents = read_documents(spark, pipeline)
-    rows = result_rows(documents, pipeline, index, None, Observation("name"))
+    source = source_of(spark, pipeline, placement)
+    rows = result_rows(source, pipeline, index, None, Observation("name"))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treecast.index import Index
-from treecast.spark.batch.answer_form import ERROR_TYPE, AnswerForm
-from treecast.spark.batch.place import ShardTickets
+from treecast.spark.batch.answer_form import ANSWER, ERROR_TYPE, AnswerForm
+from treecast.spark.batch.files import file_answers
+from treecast.spark.batch.place import ShardTickets, SparkPlacement
 from treecast.spark.batch.plan import account_rows
 from treecast.spark.batch.row_limit import ROW_BYTES_MAX
 from treecast.spark.job.pipeline import Pipeline
 from treecast.spark.job.progress import FIRST_SHOWN, MOST_SHOWN, SLOWEST_SHOWN
 from treecast.spark.session import spark_version
-from treecast.spark.sources.documents import documents
+from treecast.spark.sources.documents import source_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -33,9 +35,21 @@ def row_type(pipeline: Pipeline) -> str:
     return f"file string, offset long, ordinal long, subscription string{payload}, error {ERROR_TYPE}"
 
 
-def read_documents(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
-    """The documents of the source, as a batch or a stream."""
-    return documents(spark, list(pipeline.source.path), **_source_options(pipeline))
+@dataclass(frozen=True)
+class JobSource:
+    """What a job reads, as a batch or a stream."""
+
+    frame: DataFrame
+    """Documents, or parts of files, which the workers that match read themselves."""
+    options: Mapping[str, Any]
+    """Of the data source."""
+
+
+def source_of(spark: SparkSession, pipeline: Pipeline, placement: SparkPlacement) -> JobSource:
+    """Parts of files where every worker has all subscriptions, documents where shards divide them."""
+    options, is_stream = _source_options(pipeline), pipeline.source.stream
+    paths = list(pipeline.source.path)
+    return JobSource(*source_frame(spark, paths, options, stream=is_stream, parts=placement.everywhere))
 
 
 def _source_options(pipeline: Pipeline) -> dict[str, Any]:
@@ -45,12 +59,12 @@ def _source_options(pipeline: Pipeline) -> dict[str, Any]:
     if source.record:
         options |= {"record": list(source.record), "entities": source.entities, "record_bytes_max": size_max}
     if source.stream:
-        options |= {"stream": True, "log": str(Path(pipeline.sinks.output, "source-log").absolute())}
+        options |= {"log": str(Path(pipeline.sinks.output, "source-log").absolute())}
     return options
 
 
 def result_rows(
-    source: DataFrame,
+    source: JobSource,
     pipeline: Pipeline,
     index: Index | Path,
     shards: ShardTickets | None,
@@ -61,8 +75,12 @@ def result_rows(
 
     form = AnswerForm(has_payloads=pipeline.sinks.render).with_accounts()
     array = "answer.deliveries" if form.has_payloads else "answer.matches"
-    columns = source.select("file", "offset", "ordinal", "document", "error")
-    answers = account_rows(columns, index, shards, form, pipeline.cache_bytes_max)
+    if shards is None:
+        answers = file_answers(source.frame, source.options, index, form, pipeline.cache_bytes_max)
+        answers = answers.withColumnRenamed(ANSWER, "answer").withColumn("first", functions.lit(True))
+    else:
+        columns = source.frame.select("file", "offset", "ordinal", "document", "error")
+        answers = account_rows(columns, index, shards, form, pipeline.cache_bytes_max)
     answers = answers.observe(observation, *metrics(form, array))
 
     has_rows = functions.col("answer.error").isNotNull() | (functions.size(array) > 0)

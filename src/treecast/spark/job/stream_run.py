@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from treecast.catalog.index_settings import IndexSettings
@@ -21,7 +22,7 @@ from treecast.spark.batch.sampling import first_documents
 from treecast.spark.job.batch_run import POLL_SECONDS, observation_name
 from treecast.spark.job.output_directory import checkpoint_path
 from treecast.spark.job.pipeline import AVAILABLE_NOW, Pipeline
-from treecast.spark.job.plan import read_documents, result_rows
+from treecast.spark.job.plan import result_rows, source_of
 from treecast.spark.job.progress import Account
 from treecast.spark.stream.batches import remove
 from treecast.spark.stream.match_stream import Batch, shipping, start
@@ -95,17 +96,19 @@ def _start(
     under_way: list[Observation] = []
     ship = shipping(placement)
 
-    def plan(source: DataFrame, version: Version, number: int) -> DataFrame:
-        shards = ship(source, version, lambda: first_documents(source))
+    source = source_of(spark, pipeline, placement)
+
+    def plan(frame: DataFrame, version: Version, number: int) -> DataFrame:
+        shards = ship(frame, version, lambda: first_documents(frame))
         under_way[:] = [Observation(observation_name())]
-        return result_rows(source, pipeline, version.path, shards, under_way[0])
+        return result_rows(replace(source, frame=frame), pipeline, version.path, shards, under_way[0])
 
     def after(rows: DataFrame, batch: Batch) -> None:
         if under_way:  # else it was written before, and is only noted as done now
             sums_of_batches.append(under_way.pop().get)
 
     return start(
-        read_documents(spark, pipeline),
+        source.frame,
         plan,
         supplier,
         pipeline.sinks.matches_path,

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from treecast.document import EntityTexts
 from treecast.errors import PipelineError
@@ -67,15 +67,7 @@ def documents(
 
     Raises PipelineError if a path does not exist or an option is wrong.
     """
-    several = [os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path)]
-    here = "connect" not in type(spark).__module__  # a Connect server may see other files than we do
-    if here:
-        for one in several:
-            check_exists(one, may_be_empty=stream)
-        several = [local_path(one) for one in several]  # Spark's processes may run in another directory
-        log = None if log is None else local_path(os.fspath(log))
-    options = {
-        "paths": several,
+    given = {
         "record": record,
         "entities": entities,
         "pattern": pattern,
@@ -83,16 +75,38 @@ def documents(
         "document_bytes_max": document_bytes_max,
         "record_bytes_max": record_bytes_max,
         "ratio_max": ratio_max,
-        "max_files_per_batch": max_files_per_batch if stream else None,
-        "log": log if stream else None,
-        "storage_secrets": dict(storage_of(spark, several).pairs) or None,
+        "max_files_per_batch": max_files_per_batch,
+        "log": log,
     }
-    if not stream and (max_files_per_batch is not None or log is not None):
-        raise PipelineError("max_files_per_batch and log are for streams", code="TC711", hint="say stream=True")
+    frame, _ = source_frame(spark, path, given, stream=stream)
+    return frame
+
+
+def source_frame(
+    spark: SparkSession, path: Paths, given: Mapping[str, Any], *, stream: bool, parts: bool = False
+) -> tuple[DataFrame, dict[str, str]]:
+    """The documents, or with `parts` what each task is to read (`treecast.spark.batch.files`); and the options.
+
+    `given` are the arguments of `documents`; those that are None are left out.
+    """
+    several = [os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path)]
+    options = {**given, "parts": parts or None}
+    for name in ("max_files_per_batch", "log"):
+        if not stream and options.get(name) is not None:
+            raise PipelineError("max_files_per_batch and log are for streams", code="TC711", hint="say stream=True")
+    here = "connect" not in type(spark).__module__  # a Connect server may see other files than we do
+    if here:
+        for one in several:
+            check_exists(one, may_be_empty=stream)
+        several = [local_path(one) for one in several]  # Spark's processes may run in another directory
+        if options.get("log") is not None:
+            options["log"] = local_path(os.fspath(options["log"]))
+    options["paths"] = several
+    options["storage_secrets"] = dict(storage_of(spark, several).pairs) or None
     strings = to_strings(options)
     Options.parse(strings)
     reader = spark.readStream if stream else spark.read
-    return reader.format(_known_format(spark)).options(**strings).load()
+    return reader.format(_known_format(spark)).options(**strings).load(), strings
 
 
 def storage_of(spark: SparkSession, paths: Sequence[str]) -> Storage:

@@ -24,7 +24,7 @@ from treecast.spark.sources.broker_options import BrokerOptions
 from treecast.spark.sources.broker_stream import BROKER_TYPE, BrokerReader, BrokerStream
 from treecast.spark.sources.source_options import Options
 from treecast.spark.sources.source_stream import DocumentStream
-from treecast.spark.sources.source_tasks import TYPE, Task, make, read
+from treecast.spark.sources.source_tasks import PARTS_TYPE, TYPE, Task, make, source_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,9 @@ class DocumentSource(DataSource):
 
     def schema(self) -> str:
         """The columns: those of files, or those of a broker's documents."""
-        return TYPE if self.broker is None else BROKER_TYPE
+        if self.broker is not None:
+            return BROKER_TYPE
+        return PARTS_TYPE if self.settings.parts else TYPE
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For batches."""
@@ -95,7 +97,7 @@ class DocumentReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in the tasks."""
         if isinstance(partition, Task):  # Spark makes up a partition where there is none
-            yield from read(partition, self._options)
+            yield from source_rows(partition, self._options)
 
 
 @contextmanager

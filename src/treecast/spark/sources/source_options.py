@@ -35,6 +35,8 @@ class Options:
     log: str | None = None
     storage_secrets: Storage = LOCAL
     """How files elsewhere are reached. Spark does not print options whose names say that they are secret."""
+    parts: bool = False
+    """Rows are what is to be read, one for each task, and not the documents."""
 
     def rule(self) -> Rule | None:
         """How files are split; None where each is one document."""
@@ -149,5 +151,6 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "record_bytes_max": _document_size,
     "ratio_max": _size,
     "max_files_per_batch": _size,
+    "parts": lambda text: text == "True",
     "storage_secrets": lambda text: Storage.of(json.loads(text)),
 }

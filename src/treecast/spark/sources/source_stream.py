@@ -29,7 +29,7 @@ from treecast.inputs.listing import ListedFile, local_path, pattern_base, walk
 from treecast.names import text_of
 from treecast.spark.sources.admission import IS_ADMITTED, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from treecast.spark.sources.source_options import Options
-from treecast.spark.sources.source_tasks import Task, make, read
+from treecast.spark.sources.source_tasks import Task, make, source_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -218,7 +218,7 @@ class DocumentStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in the tasks."""
         if isinstance(partition, Task):
-            yield from read(partition, self._options)
+            yield from source_rows(partition, self._options)
 
     def stop(self) -> None:
         """The query has ended."""

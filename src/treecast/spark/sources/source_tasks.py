@@ -10,6 +10,7 @@ What is in a file is read by `treecast.inputs.document_files`, as everywhere.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,8 @@ SCHEMA = pa.schema(
         pa.field("error", ERROR),
     ]
 )
+PART = "part"
+PARTS_TYPE = f"{PART} binary"
 FILES_MAX = 10_000  # of one task
 ROWS_MAX = 10_000  # of one batch
 PACKED_GROWTH = 5  # compressed files take so many times their size
@@ -56,6 +59,27 @@ class Task(InputPartition):
     def __init__(self, pieces: Sequence[Piece]) -> None:
         super().__init__(None)
         self.pieces = tuple(pieces)
+
+    def to_bytes(self) -> bytes:
+        """A form that travels as a row."""
+        rows = []
+        for piece in self.pieces:
+            part = piece.part
+            cut = None if part is None else (part.offset, part.end, part.ordinal, part.state.hex())
+            rows.append((piece.file.path, piece.file.bytes, piece.file.mtime_ns, cut))
+        return json.dumps(rows).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Task:
+        """What `to_bytes` gave."""
+        pieces = []
+        for path, size, mtime_ns, cut in json.loads(data):
+            part = None
+            if cut is not None:
+                offset, end, ordinal, state = cut
+                part = Part(offset, end, ordinal, bytes.fromhex(state))
+            pieces.append(Piece(ListedFile(path, size, mtime_ns), part))
+        return cls(pieces)
 
 
 def make(listed: Iterable[ListedFile], options: Options) -> list[Task]:
@@ -94,6 +118,14 @@ def _plan_parts(file: ListedFile, rule: Rule, options: Options) -> list[Part]:
             return plan(stream, rule, part_bytes=options.partition_bytes)
     except OSError:
         return [Part()]  # the task will say why
+
+
+def source_rows(task: Task, options: Options) -> Iterator[pa.RecordBatch]:
+    """What the data source gives for a task: its documents, or itself."""
+    if options.parts:
+        yield pa.RecordBatch.from_pydict({PART: pa.array([task.to_bytes()], pa.binary())})
+        return
+    yield from read(task, options)
 
 
 def read(task: Task, options: Options) -> Iterator[pa.RecordBatch]:
