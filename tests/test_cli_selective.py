@@ -47,7 +47,43 @@ def test_from_a_policy_to_a_view(firm: Path, capsys: pytest.CaptureFixture[str])
     run("receive ann-home firm/out/desk/1.package", status=1)
     assert "TC494" in capsys.readouterr().err
     run("status firm")
-    assert "desk\tversion 2\tepoch 1\n  sees //staff without //pay\n  members: ann, bob" in capsys.readouterr().out
+    assert capsys.readouterr().out == (
+        "desk\tversion 2\tepoch 1\n  sees 2 of 4 elements\n"
+        "  includes //staff: 3 elements\n  excludes //pay: hides 1 element\n  members: ann, bob\n"
+    )
+
+
+def test_what_hides_nothing_is_refused(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (firm / "policies.json").read_bytes(), (firm / "state").read_bytes()
+    run("grant firm desk --include /* --exclude //pya", status=1)
+    refused = capsys.readouterr().err
+    assert "TC163 the exclusion of the group desk selects no element" in refused
+    assert "hint: the document has pay, not pya, or add --allow-empty if it may select nothing" in refused
+    Path("firm.xml").write_bytes(FIRST.replace(b"<firm>", b"<firm xmlns='urn:f'>"))
+    run("publish firm firm.xml", status=1)
+    refused = capsys.readouterr().err
+    assert "TC163" in refused and "or treecast selective grant … --allow-empty if" in refused
+    run("grant firm desk --include //staff/@id", status=1)
+    assert before == ((firm / "policies.json").read_bytes(), (firm / "state").read_bytes())
+
+
+def test_status_says_what_is_hidden(firm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("grant firm desk --include //staff --exclude //bonus --exclude //firm/none --allow-empty")
+    run("grant firm all --include /*")
+    capsys.readouterr()
+    run("status firm")
+    status = capsys.readouterr().out
+    assert "excludes //bonus: hides nothing\n  excludes //firm/none: hides nothing\n  this takes effect with" in status
+    run("publish firm")
+    capsys.readouterr()
+    run("status firm")
+    assert "this takes effect" not in capsys.readouterr().out
+    run("grant new desk --include //staff --exclude //pay")
+    capsys.readouterr()
+    run("status new")
+    assert "sees nothing yet: no version has been published\n  includes //staff\n  excludes //pay\n" in (
+        capsys.readouterr().out
+    )
 
 
 def test_update_takes_all_versions_from_the_files_of_a_publisher(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -348,12 +349,114 @@ def test_a_group_that_loses_a_right_loses_the_elements(trial: Trial) -> None:
 
 def test_a_policy_that_cannot_be_evaluated_changes_nothing(trial: Trial) -> None:
     """One group's mistake must not swallow what others are to get."""
-    trial.grant("wrong", ["//name/text()"], [])
-    with pytest.raises(QueryError, match="TC163"):
+    state = trial.publisher.save()
+    trial.grant("wrong", ["//name/node()"], [])
+    with pytest.raises(QueryError, match=r"TC163 .* of the group wrong selects attributes or text"):
         trial.publisher.publish(SECOND)
     assert trial.publisher.version("desk") == 1
+    assert trial.publisher.save() == state
     trial.policies.remove("wrong")
     assert trial.publisher.publish(SECOND) == ["desk", "wrong"]
+
+
+# -- policies that hide nothing
+
+FIRM = b"<firm><staff><name>Ida</name></staff><billing>1200</billing><salary>9</salary></firm>"
+NAMESPACED = FIRM.replace(b"<firm>", b'<firm xmlns="urn:firm">')
+
+
+def make_publisher(include: list[str], exclude: list[str], **options: Any) -> Publisher:
+    policies = Policies()
+    policies.grant("desk", include=include, exclude=exclude, **options)
+    return Publisher("firm", policies, secret=bytes(32), signer=SIGNER)
+
+
+@pytest.mark.parametrize(
+    ("data", "include", "exclude", "words"),
+    [
+        (NAMESPACED, ["/*"], ["//billing"], "billing is in the namespace urn:firm here: bind a prefix to it"),
+        (FIRM, ["/*"], ["//billing", "//salery"], "the document has salary, not salery"),
+        (FIRM, ["/*"], ["//f:billing"], "billing is in no namespace here: write it without a prefix"),
+        (FIRM, ["/*"], ["//staff[name = 'billing']/nothing"], "treecast explain says"),
+        (FIRM, ["//stuff"], [], "the document has staff, not stuff"),
+    ],
+)
+def test_a_path_that_selects_nothing_is_refused(
+    data: bytes, include: list[str], exclude: list[str], words: str
+) -> None:
+    """Nobody may see what a slip of a name or of a namespace was to hide."""
+    publisher = make_publisher(include, exclude, namespaces={"f": "urn:f"})
+    for _ in range(2):
+        with pytest.raises(QueryError) as refused:
+            publisher.publish(data)
+        assert refused.value.code == "TC163"
+        assert "of the group desk selects no element" in str(refused.value)
+        assert words in refused.value.hint and "allow_empty" in refused.value.hint
+        assert publisher.document is None and not publisher.has_view("desk")
+    with pytest.raises(QueryError, match="selects no element"):
+        LabelledDocument.read(data).choose(include, exclude=exclude, namespaces={"f": "urn:f"})
+    allowed = make_publisher(include, exclude, namespaces={"f": "urn:f"}, allow_empty=True)
+    assert allowed.publish(data) == ["desk"]
+
+
+@pytest.mark.parametrize("path", ["//staff or //billing", "count(//billing) > 0", "//billing/text()", "//staff/@id"])
+def test_what_selects_no_elements_is_no_policy(path: str) -> None:
+    """A condition would stand for the whole document."""
+    for include, exclude in (([path], []), (["/*"], [path])):
+        with pytest.raises(QueryError, match="TC163 subtrees begin with elements"):
+            make_publisher(include, exclude, allow_empty=True)
+
+
+def test_a_version_without_what_was_hidden_is_refused() -> None:
+    """It may be there under another name. The last version stays as it is, and so does what members get."""
+    publisher = make_publisher(["/*"], ["//billing"])
+    publisher.publish(FIRM)
+    state, package = publisher.save(), publisher.package("desk")
+    for data in (FIRM.replace(b"billing", b"invoices"), NAMESPACED):
+        with pytest.raises(QueryError, match="it would hide nothing"):
+            publisher.publish(data)
+        assert (publisher.save(), publisher.package("desk")) == (state, package)
+    publisher.policies.grant("desk", include=["/*"], exclude=["//billing", "//invoices"], allow_empty=True)
+    assert publisher.publish(FIRM.replace(b"billing", b"invoices")) == []
+    assert publisher.view("desk").texts() == [b"<firm><staff><name>Ida</name></staff><salary>9</salary></firm>"]
+
+
+def test_a_version_without_what_was_seen_shows_less() -> None:
+    publisher = make_publisher(["//staff", "//billing"], ["//name"])
+    publisher.publish(FIRM)
+    assert publisher.publish(FIRM.replace(b"billing", b"invoices")) == ["desk"]
+    assert publisher.view("desk").texts() == [b"<staff></staff>"]
+    publisher.policies.grant("desk", include=["//billing"], exclude=[])
+    with pytest.raises(QueryError, match="the inclusion of the group desk"):
+        publisher.refresh()
+    assert publisher.view("desk").texts() == [b"<staff></staff>"]
+
+
+def test_policies_of_an_older_version_are_read() -> None:
+    fields = Policies.from_fields(
+        {"desk": {"include": ["/*"], "exclude": ["//pay"], "namespaces": {}, "members": ["ann"], "epoch": 2}}
+    )
+    assert not fields.policy("desk").allow_empty
+    assert Policies.from_fields(fields.to_fields()).to_fields() == fields.to_fields()
+
+
+def test_effects_are_what_is_seen() -> None:
+    """The numbers of a status are those of the views, for drawn documents and policies."""
+    random = Random(5)
+    for _ in range(60):
+        document = LabelledDocument.read(draw_document(random, "SECRET").encode())
+        policies = Policies()
+        include, exclude = draw_policies(random)["g0"]
+        policies.grant("g0", include=include, exclude=exclude, namespaces={"n": "urn:n"}, allow_empty=True)
+        effect = policies.effect("g0", document)
+        seen = set(policies.subtrees("g0", document).elements(document.outline))
+        assert effect.seen == len(seen)
+        for path, hidden in effect.hidden.items():
+            policies.grant("g0", include=include, namespaces={"n": "urn:n"}, allow_empty=True)
+            included = set(policies.subtrees("g0", document).elements(document.outline))
+            roots = document.select(path, {"n": "urn:n"})
+            inside = {one for root in roots for one in document.outline.subtree(root)}
+            assert hidden == len(included & inside)
 
 
 def test_sizes_of_seals_tell_little() -> None:

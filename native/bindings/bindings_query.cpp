@@ -113,6 +113,8 @@ bool function_holds_by_name(std::string_view name, std::string_view value, std::
 void bind_query(nb::module_& m, nb::module_& testing) {
     nb::class_<Query>(m, "Query", "A parsed query; treecast.Query is the class for users.")
         .def_prop_ro("linear", &Query::linear)
+        .def_prop_ro("selects_items", [](const Query& query) { return !query.is_condition() || query.selection() != no_term; },
+                     "Whether it is a path, or an expression that selects items as paths do.")
         .def("text", &Query::text, "The canonical text.")
         .def("key", &Query::key, "The canonical text with expanded names: equal for equal queries.")
         .def("tree", [](const Query& query) { return TreeMaker(query).paths(query.branches()); })

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.served_http import Service
@@ -97,6 +99,87 @@ def test_what_is_refused(service: Service) -> None:
     assert service.ask("GET", f"{SHOP}/view?group=desk&member=ann").json["version"] == 1
 
 
+REFUSED_GRANTS: list[dict[str, Any]] = [
+    {"group": "desk", "include": ["//staff/@id"]},
+    {"group": "desk", "include": ["//name/node()"], "members": ["eve"]},
+    {"group": "desk", "include": ["//staff or //pay"]},
+    {"group": "desk", "include": ["/*"], "exclude": ["//pya"]},
+    {"group": "desk", "include": ["/*"], "exclude": ["//p:pay"], "namespaces": {"p": "urn:p"}},
+    {"group": "desk", "include": ["//nobody"]},
+    {"group": "desk", "exclude": ["//name"]},
+    {"group": "new", "include": ["//staff/@id"]},
+    {"group": "new", "include": ["/*"], "exclude": ["//pya"], "members": ["eve"]},
+    {"group": "new", "members": ["eve"]},
+]
+
+
+def state_of(service: Service, path: str) -> list[Any]:
+    pages = ("", "/shapes", "/view?group=desk&member=ann", "/updates?group=desk&member=ann&since=0")
+    answers = [service.ask("GET", path + page).json for page in pages]
+    for delivery in (delivery for answer in answers for delivery in answer.get("deliveries", ())):
+        del delivery["published"]
+    return answers
+
+
+def test_a_refused_grant_changes_nothing(tmp_path: Path) -> None:
+    """Neither at once, nor for the next version, nor after a restart."""
+    with Service(tmp_path / "data") as service:
+        prepare(service)
+        before = state_of(service, FIRM)
+        for form in REFUSED_GRANTS:
+            answer = service.ask("POST", f"{FIRM}:grant", form)
+            assert answer.status in (403, 422), (form, answer.json)
+            assert state_of(service, FIRM) == before
+            assert service.ask("PUT", FIRM, FIRST.encode()).status == 200
+        # Nor does a version that is refused, which has no element for the group to be kept from.
+        for data in (FIRST.replace("pay", "wage"), FIRST.replace("<firm>", "<firm xmlns='urn:f'>")):
+            answer = service.ask("PUT", FIRM, data.encode())
+            assert (answer.status, answer.json["code"]) == (422, "TC163")
+            assert state_of(service, FIRM) == before
+        service.end()
+    with Service(tmp_path / "data") as service:
+        assert state_of(service, FIRM) == before
+        answer = service.ask("PUT", FIRM, FIRST.replace("Ida", "Eva").encode())
+        assert (answer.status, answer.json["changed"]) == (200, ["desk"])
+        form = {"group": "desk", "include": ["/*"], "exclude": ["//pay", "//wage"], "allow_empty": True}
+        assert service.ask("POST", f"{FIRM}:grant", form).status == 200
+        answer = service.ask("PUT", FIRM, FIRST.replace("pay", "wage").encode())
+        assert answer.status == 200
+        (group,) = answer.json["groups"]
+        assert (group["hidden"], group["elements"], answer.json["elements"]) == ({"//pay": 0, "//wage": 1}, 3, 4)
+
+
+def test_what_is_refused_at_first_leaves_no_document(service: Service, tmp_path: Path) -> None:
+    path = "/v1/selective/none"
+    for form in REFUSED_GRANTS[:1] + REFUSED_GRANTS[-1:]:
+        assert service.ask("POST", f"{path}:grant", form).status in (403, 422)
+    assert service.ask("PUT", path, b"<firm>").status == 422
+    assert "none" not in service.ask("GET", "/v1/selective").json["documents"]
+    assert service.ask("GET", path).status == 404
+    assert service.ask("POST", f"{path}:grant", {"group": "desk", "include": ["//staff"]}).status == 200
+    assert service.ask("PUT", path, b"<firm/>").json["code"] == "TC163"
+    assert service.ask("PUT", path, FIRST.encode()).status == 201
+
+
+def test_a_policy_that_was_saved_wrongly_is_named_and_keeps_nobody(tmp_path: Path) -> None:
+    """A group of an older service may have one: others are granted and revoked, and it can be granted again."""
+    with Service(tmp_path / "data") as service:
+        prepare(service)
+        service.end()
+    (path,) = (tmp_path / "data").rglob("policies.json")
+    fields = json.loads(path.read_text())
+    fields["old"] = {**fields["desk"], "include": ["//staff/@id"], "exclude": []}
+    del fields["old"]["allow_empty"]
+    path.write_text(json.dumps(fields))
+    with Service(tmp_path / "data") as service:
+        answer = service.ask("PUT", FIRM, FIRST.encode())
+        assert (answer.status, answer.json["code"]) == (422, "TC163")
+        assert service.ask("POST", f"{FIRM}:revoke", {"group": "old", "members": ["ann"]}).status == 200
+        assert service.ask("POST", f"{FIRM}:grant", {"group": "desk", "include": ["//name"]}).status == 200
+        assert service.ask("POST", f"{FIRM}:grant", {"group": "old", "include": ["//staff"]}).status == 200
+        assert service.ask("PUT", FIRM, FIRST.encode()).status == 200
+
+
 def test_commands(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,7 +199,13 @@ def test_commands(
     Path("plant.xml").write_text(FIRST.replace("Ida", "Eva"))
     assert run("publish plant plant.xml") == "desk sees a change\n"
     assert run("update ann-home") == "<staff><name>Eva</name></staff>\n"
-    assert run("status plant").startswith("desk\tversion 2\tepoch 1\t31 bytes\n  sees //staff without //pay\n")
+    assert run("status plant").startswith("desk\tversion 2\tepoch 1\t31 bytes\n  sees 2 of 4 elements\n")
+    assert "excludes //pay: hides 1 element\n" in run("status plant")
+    assert "the document has pay, not pya, or add --allow-empty" in run(
+        "grant plant all --include /* --exclude //pya", status=1
+    )
+    run("grant plant all --include /* --exclude //pya --allow-empty")
+    assert "excludes //pya: hides nothing\n" in run("status plant")
     run("revoke plant desk ann")
     assert "TC630" in run("update ann-home", status=1)
     assert "TC631" in run("subscribe plant desk bob bob-home --path //pay", status=1)

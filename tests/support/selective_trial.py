@@ -58,7 +58,7 @@ class Trial:
         self.members = {group: self.member(group) for group in policies}
 
     def grant(self, group: str, include: list[str], exclude: list[str]) -> None:
-        self.policies.grant(group, include=include, exclude=exclude, namespaces={"n": "urn:n"})
+        self.policies.grant(group, include=include, exclude=exclude, namespaces={"n": "urn:n"}, allow_empty=True)
         self.policies.join(group, f"m-{group}")
 
     def member(self, group: str) -> JudgedSubscriber:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from treecast.cli import selective_network
 from treecast.cli.client_options import add_client_options
-from treecast.cli.selective_remote import run_remote
+from treecast.cli.selective_remote import check_exclusions, print_effect, print_policy, run_remote
 from treecast.cli.serving import add_subcommand
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def add_to(verbs: argparse._SubParsersAction[Any], help: str) -> None:
     option("--include", metavar="PATH", action="append", default=[], help="subtrees to see; may be repeated")
     option("--exclude", metavar="PATH", action="append", default=[], help="subtrees to hide, which wins")
     option("--namespace", metavar="P=URI", action="append", default=[], help="a prefix of these paths")
+    option("--allow-empty", action="store_true", help="paths may select nothing in a version; default: it is refused")
     option("--member", metavar="NAME", action="append", default=[], help="add a member; may be repeated")
     add_client_options(grant, URL_HELP)
     revoke = _add(actions, "revoke", "take members out of a group, from the next version on", "firm desk ann")
@@ -110,10 +111,7 @@ def _run(parser: argparse.ArgumentParser, name: str, options: argparse.Namespace
             namespaces = dict(one.partition("=")[::2] for one in options.namespace)
             _grant(parser, home, options, namespaces)
         elif name == "revoke":
-            for member in options.members:
-                home.policies.check(options.group, member)
-                home.policies.revoke(options.group, member)
-            home.save_policies()
+            home.revoke(options.group, options.members)
         elif name == "publish":
             _publish(parser, home, options)
         elif name == "preview":
@@ -140,19 +138,13 @@ def _removed_on_failure(directory: Path) -> Iterator[None]:
 def _grant(
     parser: argparse.ArgumentParser, home: PublisherHome, options: argparse.Namespace, namespaces: dict[str, str]
 ) -> None:
-    from treecast.query import Query
+    from treecast.selective.policies import Policy
 
-    for path in [*options.include, *options.exclude]:
-        Query(path, namespaces=namespaces)  # raises what is wrong with it
-    if options.include or options.exclude:
-        if not options.include:
-            parser.error("--exclude takes something out of --include: say what that is")
-        home.policies.grant(options.group, include=options.include, exclude=options.exclude, namespaces=namespaces)
-    elif options.group not in home.policies.groups():
+    check_exclusions(parser, options)
+    if not options.include and options.group not in home.policies.groups():
         parser.error(f"there is no group {options.group}: say with --include what it may see")
-    for member in options.member:
-        home.policies.join(options.group, member)
-    home.save_policies()
+    policy = Policy(tuple(options.include), tuple(options.exclude), namespaces, options.allow_empty)
+    home.grant(options.group, policy if options.include else None, options.member)
 
 
 def _publish(parser: argparse.ArgumentParser, home: PublisherHome, options: argparse.Namespace) -> None:
@@ -174,11 +166,14 @@ def _preview(parser: argparse.ArgumentParser, home: PublisherHome, options: argp
 
 
 def _status(home: PublisherHome) -> None:
-    for group in home.policies.groups():
-        policy = home.policies.policy(group)
-        print(f"{group}\tversion {home.version(group)}\tepoch {home.policies.epoch(group)}")
-        print(f"  sees {' '.join(policy.include) or 'nothing'}" + "".join(f" without {one}" for one in policy.exclude))
-        print(f"  members: {', '.join(home.policies.members(group)) or 'none'}")
+    document = home.publisher.document
+    for state in home.group_states():
+        print(f"{state.group}\tversion {state.version}\tepoch {state.epoch}")
+        print_effect(state.effect.seen, 0 if document is None else len(document))
+        print_policy(state.policy.include, state.policy.exclude, state.effect.included, state.effect.hidden)
+        if document is not None and not home.is_published(state.group):
+            print("  this takes effect with the next treecast selective publish")
+        print(f"  members: {', '.join(state.members) or 'none'}")
 
 
 def _update(parser: argparse.ArgumentParser, home: MemberHome, options: argparse.Namespace) -> int:

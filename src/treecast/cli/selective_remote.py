@@ -5,19 +5,52 @@ from __future__ import annotations
 import argparse
 import base64
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from treecast.cli.client_options import client_maker
+from treecast.cli.wording import plural
 from treecast.names import printable
 
 
 def run_remote(parser: argparse.ArgumentParser, name: str, options: argparse.Namespace) -> int:
     """DIR is the name of a document of the service."""
+    if name == "grant":
+        check_exclusions(parser, options)
     with client_maker(parser, options, lambda text: print(text, file=sys.stderr))() as client:
         ACTIONS[name](client, options)
     return 0
+
+
+def check_exclusions(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    if options.exclude and not options.include:
+        parser.error("--exclude takes something out of --include: say what that is")
+
+
+def print_effect(seen: int, elements: int) -> None:
+    """Of a document with so many elements; 0: none has been published."""
+    if elements:
+        print(f"  sees {seen:,} of {plural(elements, 'element')}")
+    else:
+        print("  sees nothing yet: no version has been published")
+
+
+def print_policy(
+    include: Iterable[str], exclude: Iterable[str], included: Mapping[str, int], hidden: Mapping[str, int]
+) -> None:
+    """The paths of a policy, with what they do in the document if there is one.
+
+    >>> print_policy(["//staff"], ["//pay", "//bonus"], {"//staff": 3}, {"//pay": 1, "//bonus": 0})
+      includes //staff: 3 elements
+      excludes //pay: hides 1 element
+      excludes //bonus: hides nothing
+    """
+    for path in include:
+        print(f"  includes {path}" + (f": {plural(included[path], 'element')}" if path in included else ""))
+    for path in exclude:
+        effect = plural(hidden[path], "element") if hidden.get(path) else "nothing"
+        print(f"  excludes {path}" + (f": hides {effect}" if path in hidden else ""))
 
 
 def _path(document: Any, rest: str = "") -> str:
@@ -32,6 +65,7 @@ def _grant(client: Any, options: argparse.Namespace) -> None:
         "exclude": options.exclude,
         "namespaces": namespaces,
         "members": options.member,
+        "allow_empty": options.allow_empty,
     }
     client.ask("POST", _path(options.dir, ":grant"), form)
 
@@ -52,9 +86,9 @@ def _publish(client: Any, options: argparse.Namespace) -> None:
 def _status(client: Any, options: argparse.Namespace) -> None:
     answer = client.ask_again("GET", _path(options.dir)).json
     for one in answer["groups"]:
-        excluded = "".join(f" without {path}" for path in one["exclude"])
         print(f"{printable(one['group'])}\tversion {one['version']}\tepoch {one['epoch']}\t{one['bytes']} bytes")
-        print(f"  sees {' '.join(one['include']) or 'nothing'}{excluded}")
+        print_effect(one["elements"], answer["elements"])
+        print_policy(one["include"], one["exclude"], one["included"], one["hidden"])
         print(f"  members: {', '.join(map(printable, one['members'])) or 'none'}")
 
 

@@ -105,6 +105,10 @@ def _alternative(text: str, words: Words) -> str:
             return f"give {words['subscriptions_format']}" if "subscriptions_format" in words else ""
         case "send the header Authorization: Bearer tc_…":
             return f"set TREECAST_TOKEN, or give {words['token']}" if "token" in words else ""
+        case "set allow_empty if it may select nothing":
+            if "allow_empty" in words:
+                return "add --allow-empty if it may select nothing"
+            return "treecast selective grant … --allow-empty if it may select nothing"
         case "send the header Treecast-Source":
             return f"name it with {words['source']}" if "source" in words else ""
     text = _TIMES.sub(r"name \1 subscriptions", text)

@@ -100,6 +100,11 @@ class Query(_Text):
         return self._native.linear
 
     @property
+    def selects_items(self) -> bool:
+        """Whether it is a path, or an expression such as `(//a)[1]` that selects items as a path does."""
+        return self._native.selects_items
+
+    @property
     def tree(self) -> tuple[Path, ...]:
         """The syntax tree: the paths of the union. See treecast.query.tree."""
         return build_paths(self._native.tree())

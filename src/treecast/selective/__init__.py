@@ -7,6 +7,7 @@ different things, an `Index` is simpler and faster.
     outline     labels (PON, LB) that survive changes, and stable ids
     encoding    the paper's form of a labelled document
     subtrees    SSL, the language of subscriptions to subtrees
+    selector    what paths select in a version of a document, and which are refused
     labelled    a document with labels; paths become subscriptions
     view        what somebody sees of a document
     mxb         which subtrees somebody asked for, as a tree that reflects the document

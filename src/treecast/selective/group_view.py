@@ -92,6 +92,10 @@ class GroupView:
                     self._entries[above].digest = None
         return True
 
+    def shows(self, document: LabelledDocument, subtrees: Subtrees) -> bool:
+        """Whether the view is these subtrees of this document."""
+        return self._tree is not None and self._tree.folded() == fold_view(document, subtrees)
+
     def save(self) -> SavedView:
         """What is needed to go on later."""
         assert self._tree is not None

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Self
 
-from treecast import _native
 from treecast.document import Bytes, Limits
 from treecast.errors import QueryError
 from treecast.selective.encoding import encode_folded
 from treecast.selective.folded import Element, FoldedDocument, fold
 from treecast.selective.outline import Outline
+from treecast.selective.selector import Selector
 from treecast.selective.subtrees import Subtree, Subtrees, choose
 from treecast.selective.view import forms_of, write_fragment
 
@@ -36,8 +36,8 @@ class LabelledDocument:
         self.elements = elements
         self.before = before
         self.after = after
-        self._data: bytes | None = None
-        self._ids_by_path: dict[tuple[str, tuple[tuple[str, str], ...]], list[int]] = {}
+        self._selector: Selector | None = None
+        self._ids: list[int] = []  # in document order, once a path has asked for them
 
     @classmethod
     def read(cls, data: Bytes, *, spacing: int | None = None, limits: Limits | None = None) -> Self:
@@ -61,14 +61,23 @@ class LabelledDocument:
 
     def to_bytes(self) -> bytes:
         """The document in canonical form."""
-        if self._data is None:
-            self._data = self.folded().to_bytes()
-        return self._data
+        return self.selector.data
+
+    @property
+    def selector(self) -> Selector:
+        """What paths select in this version."""
+        if self._selector is None:
+            self._selector = Selector(self.folded())
+        return self._selector
+
+    @selector.setter
+    def selector(self, selector: Selector) -> None:
+        self._selector = selector
 
     def forget_caches(self) -> None:
         """To be called after the elements or the outline have been changed."""
-        self._data = None
-        self._ids_by_path.clear()
+        self._selector = None
+        self._ids = []
 
     def encode(self) -> bytes:
         """The paper's encoding, with the labels and ids as they are now."""
@@ -78,18 +87,9 @@ class LabelledDocument:
 
     def select(self, path: str, namespaces: Mapping[str, str] | None = None) -> list[int]:
         """The ids of the elements that a path selects, in document order. Raises QueryError."""
-        bindings = tuple(sorted((namespaces or {}).items()))
-        if (path, bindings) in self._ids_by_path:  # policies of many groups have the same paths
-            return self._ids_by_path[path, bindings]
-        items = _native.select(self.to_bytes(), path.encode(), list(bindings))
-        if any(kind != 0 for kind, _ in items):
-            raise QueryError(
-                "subtrees begin with elements, and this path selects attributes or text", code="TC163", query=path,
-                hint="select the element that has them",
-            )  # fmt: skip
-        ids = list(self.outline) if items else []
-        self._ids_by_path[path, bindings] = [ids[number] for _, number in items]
-        return self._ids_by_path[path, bindings]
+        places = self.selector.places(path, namespaces)
+        self._ids = self._ids or list(self.outline)
+        return [self._ids[place] for place in places]
 
     def choose(
         self,
@@ -97,22 +97,22 @@ class LabelledDocument:
         *,
         exclude: Iterable[str] = (),
         namespaces: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
     ) -> Subtrees:
-        """A subscription: the subtrees that paths select, without those that others select, which win."""
+        """A subscription: the subtrees that paths select, without those that others select, which win.
+
+        Each path has to select something, unless `allow_empty`. Raises QueryError (TC163).
+        """
         include_paths, exclude_paths = list(include), list(exclude)
+        self.selector.check(include_paths, "inclusion", namespaces, allow_empty=allow_empty)
+        self.selector.check(exclude_paths, "exclusion", namespaces, allow_empty=allow_empty)
         roots = {path: self.select(path, namespaces) for path in [*include_paths, *exclude_paths]}
-        for path in include_paths:
-            if not roots[path]:
-                raise QueryError(
-                    "the path selects no element of this document", code="TC163", query=path,
-                    hint="treecast explain says how near it comes",
-                )  # fmt: skip
         subtrees = choose(
             (id for path in include_paths for id in roots[path]),
             (id for path in exclude_paths for id in roots[path]),
             self.outline,
         )
-        if not subtrees.parts:
+        if not subtrees.parts and not allow_empty:
             raise QueryError("everything that is asked for is excluded", code="TC163", hint="exclude less")
         return subtrees
 

@@ -39,6 +39,7 @@ from typing import Any, Self
 
 from treecast.errors import AccessError, QueryError
 from treecast.selective.labelled import LabelledDocument
+from treecast.selective.selector import Selector, check_path, common_spans, count_elements
 from treecast.selective.subtrees import Subtree, Subtrees, choose
 from treecast.selective.view import TOP, outline_of
 
@@ -50,6 +51,34 @@ class Policy:
     include: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     namespaces: Mapping[str, str] = field(default_factory=dict)
+    allow_empty: bool = False
+    """Its paths may select nothing."""
+
+    def check_paths(self) -> None:
+        """Refuse paths that select no elements, whatever the document. Raises QueryError."""
+        for path in (*self.include, *self.exclude):
+            check_path(path, self.namespaces)
+
+    def check(self, group: str, selector: Selector, *, is_new: bool = True) -> None:
+        """Refuse it for a version of the document in which one of its paths selects nothing. Raises QueryError (TC163).
+
+        Of a policy that was in force before, an inclusion may select nothing: then less is seen. An exclusion may not.
+        What it has hidden may be there under another name.
+        """
+        may_include_nothing = self.allow_empty or not is_new
+        selector.check(self.include, "inclusion", self.namespaces, group=group, allow_empty=may_include_nothing)
+        selector.check(self.exclude, "exclusion", self.namespaces, group=group, allow_empty=self.allow_empty)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a policy does in a version of the document, in numbers of elements."""
+
+    seen: int = 0
+    included: Mapping[str, int] = field(default_factory=dict)
+    """By path that includes: the elements in the subtrees that it selects."""
+    hidden: Mapping[str, int] = field(default_factory=dict)
+    """By path that excludes: how many of the included elements it hides; 0: it hides nothing."""
 
 
 class Policies:
@@ -69,11 +98,24 @@ class Policies:
         include: Iterable[str],
         exclude: Iterable[str] = (),
         namespaces: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
     ) -> None:
-        """Say what a group may see, in place of what it could see before. It holds from the next version on."""
+        """Say what a group may see, in place of what it could see before. It holds from the next version on.
+
+        A version in which an exclusion selects nothing is refused, unless `allow_empty`; so is an inclusion when it
+        takes effect. Raises QueryError for what is no path to elements.
+        """
         if isinstance(include, str) or isinstance(exclude, str):
             raise TypeError("include and exclude are lists of paths")
-        self._policies[group] = Policy(tuple(include), tuple(exclude), dict(namespaces or {}))
+        self.put(group, Policy(tuple(include), tuple(exclude), dict(namespaces or {}), allow_empty))
+
+    def put(self, group: str, policy: Policy) -> None:
+        """The same with a policy that is made already. Raises QueryError."""
+        policy.check_paths()
+        self._put(group, policy)
+
+    def _put(self, group: str, policy: Policy) -> None:
+        self._policies[group] = policy
         self._members.setdefault(group, set())
         self._epochs.setdefault(group, 1)
 
@@ -101,6 +143,7 @@ class Policies:
                 "include": list(policy.include),
                 "exclude": list(policy.exclude),
                 "namespaces": dict(policy.namespaces),
+                "allow_empty": policy.allow_empty,
                 "members": self.members(group),
                 "epoch": self.epoch(group),
             }
@@ -111,7 +154,9 @@ class Policies:
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
         policies = cls()
         for group, one in fields.items():
-            policies.grant(group, include=one["include"], exclude=one["exclude"], namespaces=one["namespaces"])
+            allow_empty = one.get("allow_empty", False)
+            policy = Policy(tuple(one["include"]), tuple(one["exclude"]), dict(one["namespaces"]), allow_empty)
+            policies._put(group, policy)
             policies._members[group] = set(one["members"])
             policies._epochs[group] = one["epoch"]
         return policies
@@ -139,6 +184,26 @@ class Policies:
             (id for path in policy.include for id in ids_by_path[path]),
             (id for path in policy.exclude for id in ids_by_path[path]),
             document.outline,
+        )
+
+    def effect(self, group: str, document: LabelledDocument) -> Effect:
+        """What the policy of a group does in a document.
+
+        >>> policies = Policies()
+        >>> policies.grant("desk", include=["//staff"], exclude=["//pay"])
+        >>> policies.effect("desk", LabelledDocument.read(b"<firm><staff><name/><pay/></staff></firm>"))
+        Effect(seen=2, included={'//staff': 3}, hidden={'//pay': 1})
+        """
+        policy = self._policies[group]
+
+        def spans(*paths: str) -> list[tuple[int, int]]:
+            return document.selector.spans(paths, policy.namespaces)
+
+        included = spans(*policy.include)
+        return Effect(
+            seen=count_elements(included) - count_elements(common_spans(included, spans(*policy.exclude))),
+            included={path: count_elements(spans(path)) for path in policy.include},
+            hidden={path: count_elements(common_spans(included, spans(path))) for path in policy.exclude},
         )
 
     def check(self, group: str, member: str) -> None:

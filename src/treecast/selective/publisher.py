@@ -26,6 +26,7 @@ A new version of a view is compared with the last one by the digests of subtrees
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 import msgspec
@@ -38,7 +39,8 @@ from treecast.selective.group_view import GroupView, SavedView
 from treecast.selective.keys import Keys, seal
 from treecast.selective.labelled import LabelledDocument
 from treecast.selective.package import Entry, Manifest, Package, element_about, encode, manifest_about
-from treecast.selective.policies import Policies
+from treecast.selective.policies import Policies, Policy
+from treecast.selective.selector import Selector
 from treecast.selective.versions import apply_version
 
 
@@ -61,23 +63,46 @@ class Publisher:
         self.document: LabelledDocument | None = None
         self._signer = signer
         self._views: dict[str, GroupView] = {}
+        self._in_force: dict[str, Policy] = {}  # by group: the policies that the views follow
 
     def publish(self, data: Bytes, *, limits: Limits | None = None) -> list[str]:
-        """Publish a version. Returns the groups whose view has changed: they alone are sent anything."""
+        """Publish a version. Returns the groups whose view has changed: they alone are sent anything.
+
+        Raises QueryError (TC163) if an exclusion of a policy selects nothing in it, and leaves everything as it was.
+        """
         folded = fold(data, limits=limits)
+        selector = Selector(folded)
+        for group in self.policies.groups():
+            self._check(group, self.policies.policy(group), selector)
         if self.document is None:
             self.document = LabelledDocument.from_folded(folded)
         else:
             apply_version(self.document, folded)
+        self.document.selector = selector  # what it has selected need not be selected again
         return self.refresh()
 
-    def refresh(self) -> list[str]:
-        """Let changed policies take effect, without a new version of the document as well."""
+    def check(self, group: str, policy: Policy) -> None:
+        """Refuse a policy that could not take effect with the document as it is. Raises QueryError (TC163)."""
+        if self.document is not None:
+            self._check(group, policy, self.document.selector)
+
+    def _check(self, group: str, policy: Policy, selector: Selector) -> None:
+        policy.check(group, selector, is_new=self._in_force.get(group) != policy)
+
+    def refresh(self, groups: Collection[str] | None = None) -> list[str]:
+        """Let changed policies take effect, of these groups or of all, without a new version of the document.
+
+        Raises QueryError (TC163), and then no view has changed.
+        """
         assert self.document is not None, "publish a document first"
+        subtrees_by_group = {}
         # All at first: a policy that cannot be evaluated must not leave some views changed and others not.
-        subtrees_by_group = {group: self.policies.subtrees(group, self.document) for group in self.policies.groups()}
+        for group in self.policies.groups() if groups is None else groups:
+            self._check(group, self.policies.policy(group), self.document.selector)
+            subtrees_by_group[group] = self.policies.subtrees(group, self.document)
         changed_groups = []
         for group, subtrees in subtrees_by_group.items():
+            self._in_force[group] = self.policies.policy(group)
             if group not in self._views:
                 self._views[group] = GroupView(self.name, group, partial(self._secrets, group))
             if self._views[group].refresh(self.document, subtrees):
@@ -106,6 +131,8 @@ class Publisher:
         for group, view in state.views.items():
             self._views[group] = GroupView(self.name, group, partial(self._secrets, group))
             self._views[group].restore(view)
+            if group in self.policies.groups():
+                self._in_force[group] = self.policies.policy(group)
 
     # -- what is sent
 

@@ -29,7 +29,7 @@ inside an excluded subtree is a part of its own, and what is excluded and asked 
 | TC160 | a syntax error |
 | TC161 | no subtree of the document has this label |
 | TC162 | an excluded subtree is not inside the one that it is excluded from |
-| TC163 | nothing is left: everything that is asked for is excluded, or a path selects no element |
+| TC163 | nothing is left: everything that is asked for is excluded, or a path selects no element (`selector.py`) |
 | TC342 | more than `SUBTREES_MAX` subtrees |
 
 Source: Selective, section IV-B, Table I. Example 1 prints (4,1) where its document has (4,2): that is TC161.

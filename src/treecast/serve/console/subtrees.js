@@ -60,7 +60,8 @@ function showGroups() {
 
 function groupRow(group) {
   const paths = group.include.length ? group.include.join(" ") : "nothing";
-  const without = group.exclude.map((path) => ` without ${path}`).join("");
+  const hides = (path) => (path in group.hidden ? ` (hides ${group.hidden[path] ? number(group.hidden[path]) : "nothing"})` : "");
+  const without = group.exclude.map((path) => ` without ${path}${hides(path)}`).join("");
   return make(
     "li",
     {},

@@ -21,13 +21,14 @@ class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class GrantForm(_Form, frozen=True):
     """What a group may see, in place of what it could see before: paths that include, and paths that exclude, which
-    win. Without `include` only members are added."""
+    win. Without `include` only members are added. A path that selects nothing is refused unless `allow_empty`."""
 
     group: Group
     include: Paths = []
     exclude: Paths = []
     namespaces: dict[Name, Text] = {}
     members: Members = []
+    allow_empty: bool = False
 
 
 class RevokeForm(_Form, frozen=True):
@@ -47,14 +48,20 @@ class SubtreesForm(_Form, frozen=True):
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """`version` counts the changes of what the group sees, `epoch` its revocations; `bytes` is what it sees."""
+    """`version` counts the changes of what the group sees, `epoch` its revocations; `bytes` and `elements` are what it
+    sees. `included` has the number of elements that each path includes, `hidden` of those that each path hides of them:
+    0 if it hides nothing."""
 
     group: str
     include: list[str]
     exclude: list[str]
+    allow_empty: bool
+    included: dict[str, int]
+    hidden: dict[str, int]
     members: list[str]
     version: int
     epoch: int
+    elements: int
     bytes: int
 
 
@@ -63,6 +70,7 @@ class SelectiveAnswer(msgspec.Struct, frozen=True):
 
     document: str
     bytes: int
+    elements: int
     groups: list[GroupStatus]
     changed: list[str]
 

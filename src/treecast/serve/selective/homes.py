@@ -9,7 +9,9 @@ member      member.json (its key), envelopes/EPOCH, packages/VERSION: what it ha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from urllib.parse import quote
@@ -20,12 +22,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 
 from treecast import durable
 from treecast.document import Limits
-from treecast.errors import SnapshotError
+from treecast.errors import AccessError, QueryError, SnapshotError
 from treecast.overlay.selective.member_peer import MemberPeer, MemberState
 from treecast.overlay.selective.settings import SelectiveSettings
 from treecast.selective.assembly import WHOLE, Assembly
 from treecast.selective.parcels import mailbox
-from treecast.selective.policies import Policies
+from treecast.selective.policies import Effect, Policies, Policy
 from treecast.selective.publisher import Publisher
 from treecast.selective.subscriber import Subscriber
 from treecast.serve.selective.forms import MemberAnswer
@@ -36,6 +38,19 @@ PRIVATE = 0o600
 def file_name(name: str) -> str:
     """A name that somebody chose, as the name of a file."""
     return quote(name, safe=" ").replace(".", "%2E")
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """A group: what it may see, what that is in the document as it is, and who is a member."""
+
+    group: str
+    policy: Policy
+    effect: Effect
+    members: list[str]
+    version: int
+    epoch: int
+    bytes: int
 
 
 class PublisherHome:
@@ -65,7 +80,35 @@ class PublisherHome:
             durable.write(path, new, mode=PRIVATE)
         return path.read_bytes()
 
-    def save_policies(self) -> None:
+    def grant(self, group: str, policy: Policy | None, members: Iterable[str] = ()) -> None:
+        """Say what a group may see, if a policy is given, and who is a member. A refusal changes nothing.
+
+        Raises QueryError, or AccessError (TC630) for a group that has no policy.
+        """
+        if policy is not None:
+            policy.check_paths()
+            self.publisher.check(group, policy)
+            self.policies.put(group, policy)
+        elif group not in self.policies.groups():
+            raise AccessError("TC630 there is no such group: say what it may see", code="TC630")
+        for member in members:
+            self.policies.join(group, member)
+        self._save_policies()
+
+    def revoke(self, group: str, members: Sequence[str]) -> None:
+        """Take members out of a group. Raises AccessError (TC630), and then all of them stay."""
+        for member in members:
+            self.policies.check(group, member)
+        for member in members:
+            self.policies.revoke(group, member)
+        self._save_policies()
+
+    def remove(self, group: str) -> None:
+        """The group sees nothing from now on."""
+        self.policies.remove(group)
+        self._save_policies()
+
+    def _save_policies(self) -> None:
         text = json.dumps(self.policies.to_fields(), indent=2, ensure_ascii=False)
         durable.write(self.directory / "policies.json", text.encode(), mode=PRIVATE)
 
@@ -89,12 +132,51 @@ class PublisherHome:
                     durable.write(path, envelope)
         return packages
 
-    def advance(self, data: bytes | None, limits: Limits | None = None) -> list[str]:
-        """The same, for those who send it by themselves. Returns the groups whose view has changed."""
-        changed_groups = self.publisher.refresh() if data is None else self.publisher.publish(data, limits=limits)
+    def advance(
+        self, data: bytes | None, limits: Limits | None = None, *, groups: Collection[str] | None = None
+    ) -> list[str]:
+        """The same, for those who send it by themselves. Returns the groups whose view has changed.
+
+        Without data the policies of `groups` take effect, or those of all.
+        """
+        changed_groups = self.publisher.refresh(groups) if data is None else self.publisher.publish(data, limits=limits)
         # Before anything can be sent: a number of a version must not be used for two views.
         durable.write(self._state, self.publisher.save(), mode=PRIVATE)
         return changed_groups
+
+    def group_states(self) -> list[GroupState]:
+        """Who may see what, and what that is in the document as it is."""
+        publisher, policies = self.publisher, self.policies
+        states = []
+        for group in policies.groups():
+            view = publisher.view(group) if publisher.has_view(group) else None
+            states.append(
+                GroupState(
+                    group=group,
+                    policy=policies.policy(group),
+                    effect=self._effect(group),
+                    members=policies.members(group),
+                    version=self.version(group),
+                    epoch=policies.epoch(group),
+                    bytes=0 if view is None else sum(map(len, view.texts())),
+                )
+            )
+        return states
+
+    def _effect(self, group: str) -> Effect:
+        document = self.publisher.document
+        with suppress(QueryError):  # a policy that was saved by an older version, which let it through
+            return Effect() if document is None else self.policies.effect(group, document)
+        return Effect()
+
+    def is_published(self, group: str) -> bool:
+        """Whether the view of a group follows its policy; if not, it will with the next version."""
+        document = self.publisher.document
+        if document is None or not self.publisher.has_view(group):
+            return False
+        with suppress(QueryError):
+            return self.publisher.view(group).shows(document, self.policies.subtrees(group, document))
+        return False
 
     def watches(self) -> dict[str, dict[int, int]]:
         """Subtrees that have seals of their own in a network, by group (`Parcels.watches`)."""

@@ -82,7 +82,7 @@ class SelectivePages:
         name = call.parameter
         form = await call.form(GrantForm)
         work = (name, form.group, form.include, form.exclude, form.namespaces, form.members)
-        changed_groups = await self._do(lambda: self._publishers.grant(*work))
+        changed_groups = await self._do(lambda: self._publishers.grant(*work, allow_empty=form.allow_empty))
         return json_reply(200, await self._answer(name, changed_groups))
 
     async def revoke_selective(self, call: Call) -> Reply:
@@ -92,15 +92,24 @@ class SelectivePages:
         return json_reply(200, await self._answer(name, changed_groups))
 
     async def _answer(self, name: str, changed_groups: list[str]) -> SelectiveAnswer:
-        home = self._publishers.get(name).home
-        sizes = await asyncio.to_thread(self._publishers.sizes, name)
-        groups = []
-        for group in home.policies.groups():
-            policy = home.policies.policy(group)
-            members, epoch = home.policies.members(group), home.policies.epoch(group)
-            version, size = home.version(group), sizes.get(group, 0)
-            groups.append(GroupStatus(group, list(policy.include), list(policy.exclude), members, version, epoch, size))
-        return SelectiveAnswer(name, sizes.get("", 0), groups, changed_groups)
+        size, elements, states = await asyncio.to_thread(self._publishers.status, name)
+        groups = [
+            GroupStatus(
+                group=state.group,
+                include=list(state.policy.include),
+                exclude=list(state.policy.exclude),
+                allow_empty=state.policy.allow_empty,
+                included=dict(state.effect.included),
+                hidden=dict(state.effect.hidden),
+                members=state.members,
+                version=state.version,
+                epoch=state.epoch,
+                elements=state.effect.seen,
+                bytes=state.bytes,
+            )
+            for state in states
+        ]
+        return SelectiveAnswer(name, size, elements, groups, changed_groups)
 
     async def shapes_selective(self, call: Call) -> Reply:
         shapes, is_cut = await asyncio.to_thread(self._publishers.shapes, call.parameter, SHAPES_MAX)

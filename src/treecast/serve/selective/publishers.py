@@ -12,8 +12,10 @@ whoever runs the source empties (`take_versions`).
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from urllib.parse import unquote
@@ -21,15 +23,16 @@ from urllib.parse import unquote
 import msgspec
 
 from treecast.document import Limits
-from treecast.errors import AccessError
+from treecast.errors import AccessError, QueryError
 from treecast.overlay.selective.publication import Publication
 from treecast.overlay.selective.tree_source import TreeVersion
-from treecast.query import Query
 from treecast.selective.assembly import WHOLE
 from treecast.selective.labelled import LabelledDocument
+from treecast.selective.policies import Policy
+from treecast.selective.selector import check_path
 from treecast.selective.subtrees import Subtrees
 from treecast.serve.connection import now_ms
-from treecast.serve.selective.homes import MemberFields, PublisherHome, file_name
+from treecast.serve.selective.homes import GroupState, MemberFields, PublisherHome, file_name
 from treecast.serve.selective.refusals import no_document
 
 DOCUMENTS_MAX = 1_000
@@ -50,6 +53,7 @@ class PublishedDocument:
         self.publication = Publication(home.publisher, home.watches())
         self.lock = Lock()
         self.published_ms = 0
+        self.is_removed = False
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -98,9 +102,33 @@ class Publishers:
             if len(self._documents) >= DOCUMENTS_MAX:
                 raise too_many(f"there are {DOCUMENTS_MAX} documents already")
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            document = PublishedDocument(PublisherHome(self._directory / file_name(name), name))
+            directory = self._directory / file_name(name)
+            is_new = not directory.exists()
+            document = PublishedDocument(PublisherHome(directory, name))
             self._documents[name] = document
-            return document, True
+            return document, is_new
+
+    @contextmanager
+    def _changing(self, name: str) -> Iterator[PublishedDocument]:
+        """The document of this name, locked. One that is made for a request which is refused goes with it."""
+        while True:
+            document, is_new = self._get_or_make(name)
+            with document.lock:
+                if document.is_removed:
+                    continue
+                try:
+                    yield document
+                except BaseException:
+                    if is_new:
+                        self._remove(name, document)
+                    raise
+                return
+
+    def _remove(self, name: str, document: PublishedDocument) -> None:
+        with self._lock:
+            document.is_removed = True
+            del self._documents[name]
+            shutil.rmtree(document.home.directory, ignore_errors=True)
 
     # -- for a network
 
@@ -126,8 +154,7 @@ class Publishers:
 
     def publish(self, name: str, data: bytes) -> tuple[bool, list[str]]:
         """Publish a version. Returns whether it is the first, and the groups whose view has changed."""
-        document, _ = self._get_or_make(name)
-        with document.lock:
+        with self._changing(name) as document:
             is_first = document.home.publisher.document is None
             changed_groups = document.home.advance(data, self._limits)
             document.published_ms = now_ms()
@@ -142,23 +169,27 @@ class Publishers:
         exclude: Sequence[str],
         namespaces: Mapping[str, str],
         members: Sequence[str],
+        *,
+        allow_empty: bool = False,
     ) -> list[str]:
-        """Say what a group may see, if anything is included, and who is a member. Returns groups that see a change."""
+        """Say what a group may see, if anything is included, and who is a member. Returns groups that see a change.
+
+        A refusal changes nothing. Raises QueryError and AccessError.
+        """
         _check_paths([*include, *exclude], namespaces)
-        document, _ = self._get_or_make(name)
-        with document.lock:
+        policy = Policy(tuple(include), tuple(exclude), dict(namespaces), allow_empty) if include else None
+        if exclude and policy is None:
+            raise QueryError("exclusions take something out of inclusions: say what these are", code="TC163")
+        with self._changing(name) as document:
             policies = document.home.policies
-            if group not in policies.groups() and len(policies.groups()) >= GROUPS_MAX:
+            is_new = group not in policies.groups()
+            if is_new and len(policies.groups()) >= GROUPS_MAX:
                 raise too_many(f"there are {GROUPS_MAX} groups already")
-            if include:
-                policies.grant(group, include=include, exclude=exclude, namespaces=namespaces)
-            elif group not in policies.groups():
-                raise AccessError("TC630 there is no such group: say what it may see", code="TC630")
-            if len(policies.members(group)) + len(members) > MEMBERS_MAX:
+            present = 0 if is_new else len(policies.members(group))
+            if present + len(members) > MEMBERS_MAX:
                 raise too_many(f"a group has at most {MEMBERS_MAX} members")
-            for member in members:
-                policies.join(group, member)
-            return self._take_effect(document)
+            document.home.grant(group, policy, members)
+            return self._take_effect(document, [group] if policy else [])
 
     def revoke(self, name: str, group: str, members: Sequence[str]) -> list[str]:
         """Take members out of a group, or, without members, let it see nothing any more. Raises AccessError."""
@@ -167,19 +198,17 @@ class Publishers:
             policies = document.home.policies
             if group not in policies.groups():
                 raise AccessError("TC630 there is no such group", code="TC630")
-            for member in members:
-                policies.check(group, member)
-            for member in members:
-                policies.revoke(group, member)
-            if not members:
-                policies.remove(group)
-            return self._take_effect(document)
+            if members:
+                document.home.revoke(group, members)
+                return self._take_effect(document, [])
+            document.home.remove(group)
+            return self._take_effect(document, [group])
 
-    def _take_effect(self, document: PublishedDocument) -> list[str]:
-        document.home.save_policies()
+    def _take_effect(self, document: PublishedDocument, groups: Sequence[str]) -> list[str]:
+        """Of policies that have changed, or of who is a member."""
         if document.home.publisher.document is None:
             return []
-        changed_groups = document.home.advance(None)
+        changed_groups = document.home.advance(None, groups=groups)
         self._collect(document)
         return changed_groups
 
@@ -250,18 +279,13 @@ class Publishers:
                 labelled_document.outline
             ) > elements_max
 
-    def sizes(self, name: str) -> dict[str, int]:
-        """Bytes of what each group sees, and of the document as the group ''."""
+    def status(self, name: str) -> tuple[int, int, list[GroupState]]:
+        """Bytes and elements of a document, and who sees what of it."""
         document = self.get(name)
         with document.lock:
-            publisher = document.home.publisher
-            if publisher.document is None:
-                return {}
-            size_by_group = {"": len(publisher.document.to_bytes())}
-            for group in publisher.policies.groups():
-                if publisher.has_view(group):
-                    size_by_group[group] = sum(map(len, publisher.view(group).texts()))
-            return size_by_group
+            published = document.home.publisher.document
+            sizes = (0, 0) if published is None else (len(published.to_bytes()), len(published))
+            return *sizes, document.home.group_states()
 
 
 def _shapes(document: LabelledDocument, subtrees_by_group: Mapping[str, Subtrees], elements_max: int) -> list[Shape]:
@@ -283,7 +307,7 @@ def _check_paths(paths: Sequence[str], namespaces: Mapping[str, str]) -> None:
     if len(paths) > PATHS_MAX:
         raise too_many(f"there are {len(paths)} paths, and at most {PATHS_MAX} at once")
     for path in paths:
-        Query(path, namespaces=dict(namespaces))  # raises what is wrong with it
+        check_path(path, namespaces)  # raises what is wrong with it
 
 
 def too_many(text: str) -> AccessError:
