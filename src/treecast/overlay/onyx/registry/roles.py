@@ -80,6 +80,14 @@ class Roles:
         standing = self._standings.get((row.primary, broker)) if row is not None else None
         return standing.state if standing is not None and row is not None and standing.term == row.term else ""
 
+    def replicas_of(self, broker: str) -> str:
+        """How the replicas of a broker stand, for people: "paired" only once its backup has all that was acknowledged.
+        Its primary is paired a little earlier, with what it acknowledged alone still on the way."""
+        state = self.state_of(broker)
+        if state == "paired" and self._reign(self.backup_of(broker), broker) != self.rows[broker].term:
+            return "joining"
+        return state
+
     def address(self, host: str) -> str | None:
         known = self._hosts.get(host)
         return known.beat.address if known is not None else None

@@ -51,7 +51,7 @@ def _brokers(registry: Registry) -> list[Row]:
             "catalog": heard[name].beat.catalog if name in heard else 0,
             "host": registry.roles.primary_of(name).removeprefix(HOST),
             "backup": registry.roles.backup_of(name).removeprefix(HOST),
-            "replicas": registry.roles.state_of(name),
+            "replicas": registry.roles.replicas_of(name),
         }
         for name, info in view.brokers.items()
     ]
