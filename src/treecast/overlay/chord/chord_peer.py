@@ -310,7 +310,8 @@ class ChordPeer:
             return
 
         def end(step: Step | None, hops: int) -> None:
-            if self._is_joining and step is not None and ring.join(step):
+            is_answered = step is not None and step.via is not None and step.via.peer not in self.calls.silent
+            if self._is_joining and step is not None and is_answered and ring.join(step):
                 ring.stabilise()
                 self._join_next()
             else:

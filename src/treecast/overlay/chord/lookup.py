@@ -1,7 +1,8 @@
 """Lookups: who owns a place on the ring. The one who looks asks nearer and nearer members; every answer is a hop.
 
 A member that does not answer is left out, and the next nearest is asked. Fingers need not be right: the answer comes
-from the owner's predecessor, and the owner checks again whether a key is its own.
+from the owner's predecessor, and the owner checks again whether a key is its own. If the predecessor does not answer,
+one before it does, whose list names both: else nobody could find what the owner has while its predecessor is away.
 """
 
 from __future__ import annotations
@@ -28,8 +29,13 @@ def step_from(members: Iterable[RingMember], place: int, silent: Iterable[str] =
         return Step(nonce, None, [])
     # The nearest of the own places in front of it. A member at the very place is as far away as can be.
     near = min(own, key=lambda member: distance(member.me.place, place - 1))
-    if is_within(near.me.place, place, near.successors[0].place):
-        return Step(nonce, near.me, list(near.successors))
+    via = near.me
+    for position, member in enumerate(near.successors):
+        if is_within(via.place, place, member.place):
+            return Step(nonce, via, list(near.successors[position:]))
+        if member.peer not in silent:
+            break
+        via = member
     known_members = {member for ring in own for member in (*ring.successors, *ring.fingers.values())}
     nearer = [member for member in known_members if is_between(near.me.place, member.place, place)]
     nearer.sort(key=lambda member: (member.peer in silent, distance(member.place, place)))
@@ -78,6 +84,7 @@ class Lookup:
         self._then = then
         self._members_asked: set[Member] = set()
         self._candidates: list[Member] = []
+        self._fallback: Step | None = None  # if the predecessor that it names does not answer
         self._hops = 0
 
     def begin(self, step: Step, contacts: Sequence[Member] = ()) -> None:
@@ -91,19 +98,26 @@ class Lookup:
     def _go_on(self) -> None:
         member = next((member for member in self._candidates if member not in self._members_asked), None)
         if member is None or self._hops >= self._settings.hops_max:
-            self._then(None, self._hops)
+            self._then(self._fallback, self._hops)
             return
         self._members_asked.add(member)
         place = self._place
         # One attempt only: there are others to ask, and the whole lookup can be repeated.
         self._calls.start(
-            member.peer, lambda nonce: Find(nonce, place), self._hear, self._go_on, self._settings.probe_ms, 1
-        )
+            member.peer, lambda nonce: Find(nonce, place), lambda step: self._hear(member, step), self._go_on,
+            self._settings.probe_ms, 1,
+        )  # fmt: skip
 
-    def _hear(self, step: Step) -> None:
+    def _hear(self, member: Member, step: Step) -> None:
         self._hops += 1
-        if step.via is not None:
+        if step.via is None:
+            nearer = step.members
+        elif step.via.peer == member.peer or step.via.peer in self._calls.silent:
             self._then(step, self._hops)
             return
-        self._candidates = [*filter(is_genuine, step.members), *self._candidates]
+        else:
+            # The predecessor does not answer this member, but may answer here, and knows better.
+            self._fallback = step
+            nearer = [step.via]
+        self._candidates = [*filter(is_genuine, nearer), *self._candidates]
         self._go_on()
