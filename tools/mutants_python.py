@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Switches mechanisms of placements, covering and sealed views off, one at a time, and runs their tests against it.
+"""Switches mechanisms of placements, covering, sealed views, networks and rings off, one at a time, and runs their tests.
 
     python tools/mutants_python.py              all mutants; exit status 1 if one survives
     python tools/mutants_python.py 3 17         these
@@ -28,6 +28,9 @@ RUNS = "tests/test_experiments_runs.py"
 COVERING = "tests/test_cover_budget.py"
 SEALING = "tests/test_selective_security.py"
 HIDING = "tests/test_selective_interference.py"
+NETWORKS = "tests/sim/test_network_schedules.py"
+RINGS = "tests/sim/test_ring_schedules.py"
+HOSTS = "tests/serve/test_host_doors.py"
 SECONDS_MAX = 300  # a mutant may make a loop endless
 
 
@@ -92,6 +95,25 @@ MUTANTS = [
     Mutant("selective/group_view.py", "        if not touched_ids:  # whatever lost a child has changed\n            return False", "", "a view that did not change is sent", SEALING),
     Mutant("selective/digests.py", "document, token, parent, version, record, *children", "document, token, parent, record, *children", "the version of an element is not bound", SEALING),
     Mutant("selective/digests.py", '"treecast view 1", document, group, version, *fragments', '"treecast view 1", document, group, *fragments', "the version of a view is not bound", SEALING),
+    # Networks: replicas, repair, retention.
+    Mutant("overlay/replica/backup.py", "not is_filled or replica.group < message.complete_at or", "not is_filled or", "a backup that lacks groups takes over", NETWORKS),
+    Mutant("overlay/replica/primary.py", "if is_complete and message.group > group:", "if False:", "a primary with an older disk goes on", NETWORKS),
+    Mutant("overlay/onyx/registry/roles.py", 'if state == "paired" and self._reign(', 'if state == "" and self._reign(', "the status says paired while the backup lacks something", NETWORKS),
+    Mutant("overlay/onyx/history.py", "return min(positions, default=self._tail.last_document()) + 1", "return 1 << 62", "nobody needs documents that are kept", NETWORKS),
+    Mutant("overlay/onyx/network_broker.py", "turn.send(root, PositionsMessage(", "turn.send_at_once(root, PositionsMessage(", "positions are told before they are durable", NETWORKS),
+    Mutant("overlay/onyx/wants.py", "        if self._settle(turn, done):\n            self.needed = max(self.needed, waiting.version)", "        if self._settle(turn, done):\n            pass", "an answer to an older question counts for new subscriptions", NETWORKS),
+    Mutant("serve/local_peers.py", "            local.removed()", "            pass", "clients of a broker that is served elsewhere wait on", HOSTS),
+    Mutant("serve/runtime.py", "                    events.append(effect)", "                    self._locals.announce(effect.event, effect.sender)", "what is announced comes before what was sent", HOSTS),
+    # Rings.
+    Mutant("overlay/chord/replication.py", "waiting = set(peers)", "waiting = set(peers[:1])", "one copy is enough", RINGS),
+    Mutant("overlay/chord/replication.py", '                self._writes -= 1\n                then("unsafe")', '                self._writes -= 1\n                then("stored")', "a copy that failed counts as stored", RINGS),
+    Mutant("overlay/chord/ring_peer.py", "if isinstance(effect.message, _URGENT):", "if effect.message is not None:", "copies are acknowledged before they are durable", RINGS),
+    Mutant("overlay/chord/filtering.py", "if attempt and members[0].peer in silent:", "if False:", "copies of a silent owner are not read", RINGS),
+    Mutant("overlay/chord/lookup.py", "if member.peer not in silent:", "if True:", "behind a silent peer nobody is found", RINGS),
+    Mutant("overlay/chord/chord_peer.py", "        if message.member.peer == sender:\n            for ring", "        if message.member.peer:\n            for ring", "anybody may say that another one leaves", RINGS),
+    Mutant("overlay/chord/chord_peer.py", "if ring is not None and message.member.peer == sender:", "if ring is not None:", "anybody may say that another one is a predecessor", RINGS),
+    Mutant("overlay/chord/replication.py", "or owner.peer != sender or", "or", "anybody may claim a range for another one", RINGS),
+    Mutant("overlay/chord/replication.py", "or owner.peer != sender or not is_genuine(owner):", "or owner.peer != sender:", "whoever claims a range chooses its place", RINGS),
 ]  # fmt: skip
 
 
@@ -111,8 +133,8 @@ def prepare(home: Path) -> Path:
     """A Python with the packages of this one, except treecast, which it finds in `home`/site."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
     packages = next((home / "venv" / "lib").glob("python*/site-packages"))
-    own_packages = next(Path(sys.prefix, "lib").glob("python*/site-packages"))
-    (packages / "mutants.pth").write_text(f"{home / 'site'}\n{own_packages}\n")
+    own_packages = [path for path in sys.path if Path(path).name == "site-packages"]
+    (packages / "mutants.pth").write_text("\n".join([str(home / "site"), *own_packages]) + "\n")
     return home / "venv" / "bin" / "python"
 
 

@@ -1,0 +1,116 @@
+"""Rings by script: what was acknowledged survives two lost disks, a peer that is away, and peers that lie."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from support.scripted_ring import ScriptedRing
+
+from treecast.overlay.chord.chord_messages import Claim, Leaving, Member, Notify, member_of
+from treecast.overlay.peer import Effect, Send
+from treecast.sim.chord.scenario import ChordPlan, ChordRun, ChordScenario
+from treecast.sim.faults import HostFault, Partition
+
+pytestmark = pytest.mark.house
+
+SUBSCRIPTIONS = 5
+
+
+def expect_matches(ring: ScriptedRing, count: int) -> None:
+    """Documents that only the ring can bring to these subscriptions."""
+    for number in range(count):
+        ring.publish(f"after {number}", topic=f"t{number}")
+    ring.expect_all_delivered()
+
+
+@pytest.mark.parametrize(("lost", "away"), [((5, 2), 1), ((3, 5), 2), ((2, 4), 6), ((4, 6), 3), ((3, 6), 5)])
+def test_a_subscription_is_acknowledged_when_two_disks_may_go(lost: tuple[int, int], away: int) -> None:
+    """While a peer cannot be reached that is to hold copies, those who have something may not be enough. Numbers are
+    those of peers that are next to each other on the ring, or not."""
+    ring = ScriptedRing(7)
+    begin_ms = ring.now_ms
+    others = [peer for peer in ring.peers if peer != ring.peers[away]]
+    ring.world.schedule([Partition([[ring.peers[away]], others], begin_ms, begin_ms + 8_000)])
+    readers = [ring.subscribe(ring.peers[0], f"q{number}", f"t{number}") for number in range(10)]
+    acknowledged = 0
+    while acknowledged < len(readers):
+        ring.run(5)
+        before, acknowledged = acknowledged, sum(reader.since_us > 0 for reader in readers)
+        for number in lost if acknowledged > before else ():
+            ring.crash(ring.peers[number], 100, loses_disk=True)
+    expect_matches(ring, 10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_subscription_is_acknowledged_when_its_entries_are_on_disks(seed: int) -> None:
+    """And not when peers have them in memory."""
+    ring = ScriptedRing(5, seed=seed)
+    begin_ms = ring.now_ms
+    ring.world.schedule([HostFault("slow-disk", peer, begin_ms, begin_ms + 60_000, 300) for peer in ring.peers[1:]])
+    for number in range(SUBSCRIPTIONS):
+        ring.subscribe_and_wait(ring.peers[0], f"q{number}", f"t{number}", step_ms=1)
+        for peer in ring.peers[1:]:
+            ring.crash(peer, 100)
+        ring.run(5_000)
+    expect_matches(ring, SUBSCRIPTIONS)
+
+
+@pytest.mark.parametrize(("peers", "victim"), [(4, 2), (4, 3), (5, 2), (5, 3), (5, 4), (7, 3), (7, 5), (7, 6)])
+def test_documents_get_everywhere_while_one_peer_is_away(peers: int, victim: int) -> None:
+    """Others have copies of what it has, and know what it knew of the ring."""
+    ring = ScriptedRing(peers)
+    for number in range(SUBSCRIPTIONS):
+        ring.subscribe_and_wait(ring.peers[0], f"q{number}", f"t{number}")
+    ring.crash(ring.peers[victim], 120_000)
+    for reader in ring.readers.values():
+        ring.attach(reader)
+    for number in range(SUBSCRIPTIONS):
+        (publication,) = ring.publish_and_wait("1", topic=f"t{number}")
+        assert not publication.partial, "all could be reached"
+    ring.run(1_000)
+    assert not ring.missing() and not ring.world.hosts[ring.peers[victim]].is_up
+
+
+class Liar:
+    """A `Peer` that is no member, and speaks in the names of all others, and of some that never were."""
+
+    name = "liar"
+    is_member = False
+    members: tuple[Any, ...] = ()
+
+    def __init__(self, plan: ChordPlan, random: Random) -> None:
+        self._hosts = plan.hosts
+        self._places = plan.settings.members
+        self._random = random
+
+    def receive(self, sender: str, message: Any, now_ms: int) -> list[Effect]:
+        return []
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for host in self._hosts:
+            for other in (*self._hosts, "nobody"):
+                for index in range(self._places):
+                    member = member_of(other, index)
+                    effects += [Send(host, Leaving(member)), Send(host, self._claim(member))]
+                    effects += [Send(host, Notify(index, member)) for index in range(self._places)]
+            # In its own name it may speak, but not of a place that it has chosen.
+            chosen = Member(self._random.getrandbits(62), self.name, 0)
+            effects += [Send(host, self._claim(chosen)), Send(host, Notify(0, chosen)), Send(host, Leaving(chosen))]
+        return effects
+
+    def _claim(self, owner: Member) -> Claim:
+        """That all keys are the owner's."""
+        return Claim(self._random.getrandbits(62), owner, owner.place, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_what_a_liar_says_in_the_names_of_others_changes_nothing(seed: int) -> None:
+    """The ring becomes what it should be, all entries are where they belong, and lookups are right."""
+    scenario = ChordScenario()
+    run = ChordRun(seed, scenario.plan(seed))
+    run.world.add_host(Liar.name, lambda _, random: Liar(run.plan, random))
+    run.play(scenario.faults(seed))
+    assert run.world.failure is None, run.world.failure
