@@ -57,23 +57,21 @@ class Publisher(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Reads events of all subscriptions until told how many there are; goes to the next worker if one is gone."""
+    """Reads events of all subscriptions until it has all deliveries; goes to the next worker if one is gone."""
 
-    def __init__(self, workers: Sequence[FleetWorker], ids: list[str]) -> None:
+    def __init__(self, workers: Sequence[FleetWorker], ids: list[str], deliveries: int) -> None:
         super().__init__(daemon=True)
         self.events: list[tuple[str, int, str]] = []
         """Id of the delivery, document, subscription."""
         self.connections = 0
-        self.expected = -1
         self._workers = workers
         self._ids = ids
-
-    def is_complete(self) -> bool:
-        return 0 <= self.expected <= len({id for id, _, _ in self.events})
+        self._deliveries = deliveries
 
     def run(self) -> None:
         last = ""
-        while not self.is_complete():
+        seen: set[str] = set()
+        while len(seen) < self._deliveries:
             self.connections += 1
             try:
                 reader = EventReader(self._workers[self.connections % len(self._workers)], tuple(self._ids), last)
@@ -84,8 +82,9 @@ class Reader(threading.Thread):
                 for name, event in reader:
                     assert name == "delivery", (name, event)
                     self.events.append((event["delivery"], event["document"], event["subscription"]))
+                    seen.add(event["delivery"])
                     last = reader.last
-                    if self.is_complete():
+                    if len(seen) == self._deliveries:
                         return
                 last = reader.last
 
@@ -102,8 +101,10 @@ def run_load(
     ids = subscription_ids(subscriptions)
     for id in ids:
         workers[0].subscribe(id, f"/d[@{id}]")
-    readers = [Reader(workers, ids), Reader(workers[::-1], ids)]
     step = documents // 3
+    deliveries = 3 * step * len(matching(0, subscriptions))
+    # They know when they have all: a reader that had to be told could have read the last event before.
+    readers = [Reader(workers, ids, deliveries), Reader(workers[::-1], ids, deliveries)]
     publishers = [Publisher(workers, range(at * step, (at + 1) * step), subscriptions) for at in range(3)]
     for thread in (*readers, *publishers):
         thread.start()
@@ -126,11 +127,9 @@ def run_load(
     expected = {
         (fleet_number, id) for own_number, fleet_number in numbers.items() for id in matching(own_number, subscriptions)
     }
-    for reader in readers:
-        reader.expected = len(expected)
+    assert len(expected) == deliveries
     # Every delivery is stored: a reader that begins now gets all of them.
-    late = Reader(workers, ids)
-    late.expected = len(expected)
+    late = Reader(workers, ids, deliveries)
     late.start()
     for reader in (*readers, late):
         reader.join(max(end - time.monotonic(), 0))
