@@ -37,6 +37,13 @@ def batch_of(index: Index, draw: Random, count: int) -> tuple[_native.DeliveryBa
     return index.render_columns(texts, report=True, texts=_native.Texts.matched), wanted
 
 
+def progress_of(waiting: list[int], last_done: int, newest: int) -> list[Any]:
+    """What is stored of a subscription: a `CursorRow`, without the fields at its end that are empty."""
+    floor = waiting[0] - 1 if waiting else newest
+    open = [document for document in waiting if document < last_done]
+    return [floor, [], last_done, open] if last_done > floor else [floor, []]
+
+
 class Trial:
     """One lane, and a model of it: by subscription what waits, by message what it has."""
 
@@ -52,6 +59,7 @@ class Trial:
         self.line: list[tuple[str, int]] = []
         self.waiting: dict[str, list[int]] = {}
         self.newest: dict[str, int] = {}
+        self.last_done: dict[str, int] = {}
         self.messages: dict[int, list[tuple[int, str, int]]] = {}
 
     def join(self) -> None:
@@ -60,14 +68,16 @@ class Trial:
             self.serial += 1
             self.slots[id] = self.lanes.join(id, self.lane, self.serial, self.number, 100)
             self.serials[id], self.waiting[id], self.newest[id] = self.serial, [], self.number
+            self.last_done[id] = 0
 
     def leave(self, id: str = "") -> None:
         if not self.slots:
             return
         id = id or self.draw.choice(sorted(self.slots))
         ready = sum(other == id for other, _ in self.line)
-        waiting, count, _, newest = self.lanes.leave(self.slots.pop(id))
-        assert (waiting, count, newest) == (self.waiting.pop(id), ready, self.newest[id])
+        progress = self.progress(id)
+        expected = (self.waiting.pop(id), ready, progress[2] if len(progress) > 2 else 0, self.newest[id])
+        assert self.lanes.leave(self.slots.pop(id)) == expected
         self.line = [entry for entry in self.line if entry[0] != id]
         del self.serials[id]
 
@@ -123,12 +133,15 @@ class Trial:
         here = [(id, document) for one, id, document in entries if self.serials.get(id) == one]
         for id, document in here:
             self.waiting[id].remove(document)
+            self.last_done[id] = max(self.last_done[id], document)
         count, ids, cursors, strays = self.lanes.acknowledge(self.lane, [known, 10_000])
         assert count == len(entries) and set(ids) == {id for id, _ in here}
         assert strays == [(one, document) for one, id, document in entries if self.serials.get(id) != one]
         for id, cursor in zip(ids, cursors, strict=True):
-            floor = self.waiting[id][0] - 1 if self.waiting[id] else self.newest[id]
-            assert msgspec.msgpack.decode(cursor) == [floor, self.lanes.done(self.slots[id])]
+            assert msgspec.msgpack.decode(cursor) == self.progress(id)
+
+    def progress(self, id: str) -> list[Any]:
+        return progress_of(self.waiting[id], self.last_done[id], self.newest[id])
 
     def check(self) -> None:
         documents = {document for some in self.waiting.values() for document in some}
@@ -291,14 +304,15 @@ def test_as_many_wait_as_there_is_room_for_and_more(count: int, order: Callable[
             assert line.take(2 * number + 1, 1) == [("z" * 40, number)]
             sent = number - first + 1
             assert line.lanes.depth(line.slots["a"]) == (count, count - sent)
-        waiting, newest = numbers[:], numbers[-1]
+        waiting, newest, last_done = numbers[:], numbers[-1], 0
         for number in order(numbers):
             waiting.remove(number)
-            floor = waiting[0] - 1 if waiting else newest
-            done = [one for one in numbers if one > floor and one not in waiting]
-            assert line.acknowledge(2 * number) == {"a": [floor, done]}
+            last_done = max(last_done, number)
+            floor, *others = expected = progress_of(waiting, last_done, newest)
+            assert line.acknowledge(2 * number) == {"a": expected}
             slot = line.slots["a"]
-            assert (line.lanes.floor(slot), line.lanes.done(slot)) == (floor, done)
+            assert line.lanes.floor(slot) == floor
+            assert line.lanes.out_of_order(slot) == (tuple(others[1:]) if len(others) > 1 else (0, []))
             assert line.lanes.depth(slot) == (len(waiting), 0) and line.lanes.longest() == count
         assert line.acknowledge(*(2 * number + 1 for number in numbers)) == {"z" * 40: [newest, []]}
         assert line.lanes.unfinished == line.lanes.first_unfinished() == line.lanes.total == 0, turn
@@ -309,8 +323,8 @@ def test_who_leaves_takes_along_what_it_waits_for(count: int) -> None:
     line = Line("a", "b")
     line.publish(*[["a", "b"]] * count)
     assert line.take(1, 2 * (count - 1) + 1)[-1] == ("a", count)
-    assert line.lanes.leave(line.slots["a"]) == (list(range(1, count + 1)), 0, [], count)
-    assert line.lanes.leave(line.slots["b"]) == (list(range(1, count + 1)), 1, [], count)
+    assert line.lanes.leave(line.slots["a"]) == (list(range(1, count + 1)), 0, 0, count)
+    assert line.lanes.leave(line.slots["b"]) == (list(range(1, count + 1)), 1, 0, count)
     assert line.lanes.unfinished == line.lanes.total == line.lanes.on_lane(line.lane) == 0
 
 

@@ -86,7 +86,7 @@ struct NamedLanes : Lanes {
     nb::tuple leave_named(uint32_t slot) {
         Lanes::Leaving left = leave(slot);
         names[slot].reset();
-        return nb::make_tuple(left.waiting, left.ready, left.done, left.newest);
+        return nb::make_tuple(left.waiting, left.ready, left.upto, left.newest);
     }
 };
 
@@ -255,12 +255,17 @@ void bind_lanes(nb::module_& m) {
         .def("open_lane", &NamedLanes::open_lane)
         .def("close_lane", &NamedLanes::close_lane, nb::arg("lane"))
         .def("join", &NamedLanes::join_named, nb::arg("id"), nb::arg("lane"), nb::arg("serial"), nb::arg("newest"), nb::arg("acknowledge_ms"))
-        .def("leave", &NamedLanes::leave_named, nb::arg("slot"), nb::sig("def leave(self, slot: int) -> tuple[list[int], int, list[int], int]"),
-           "What it waits for, how many of these were not sent, what is done after the first of them, and its newest document.")
+        .def("leave", &NamedLanes::leave_named, nb::arg("slot"), nb::sig("def leave(self, slot: int) -> tuple[list[int], int, int, int]"),
+           "What it waits for, how many of these were not sent, the last document that is done if it is after the first of them, else 0, "
+           "and its newest document.")
         .def("depth", [](const NamedLanes& self, uint32_t slot) { return nb::make_tuple(self.waiting(slot), self.ready(slot)); }, nb::arg("slot"),
              nb::sig("def depth(self, slot: int) -> tuple[int, int]"), "How many deliveries wait, and how many of these were not sent.")
         .def("floor", &NamedLanes::floor, nb::arg("slot"))
-        .def("done", &NamedLanes::done, nb::arg("slot"))
+        .def("out_of_order", [](const NamedLanes& self, uint32_t slot) {
+                 const std::span<const int64_t> open = self.open(slot);
+                 return nb::make_tuple(self.upto(slot), std::vector<int64_t>(open.begin(), open.end()));
+             }, nb::arg("slot"), nb::sig("def out_of_order(self, slot: int) -> tuple[int, list[int]]"),
+             "The last document that is done, if it is after the first that waits, else 0; and what waits before it.")
         .def("store", &store_batch, nb::arg("batch"), nb::arg("accepted").none(), nb::arg("sources"), nb::arg("ids"), nb::arg("published_ms"),
              nb::arg("origin"), nb::arg("origin_numbers"), nb::arg("last_document"), nb::arg("last_body"), nb::arg("early"),
              nb::sig("def store(self, batch: DeliveryBatch, accepted: Sequence[bool] | None, sources: list[str], ids: list[str], "

@@ -14,7 +14,6 @@ namespace {
 // How many deliveries ahead something is asked for: see Subscribers::prefetch.
 constexpr size_t hints_ahead = 36, subscribers_ahead = 26, rests_ahead = 18, lists_ahead = 10;
 constexpr size_t stale_few = 64;                // not worth looking for
-constexpr size_t done_stored_max = 1'000;       // in one row; what is not stored may come again after a restart
 
 // Bodies of a message, each once, and their places. They mostly ascend, and then nothing has to be looked for.
 class BodyPlaces {
@@ -102,17 +101,22 @@ int64_t Lanes::floor(uint32_t slot) const {
 
 std::string Lanes::cursor(uint32_t slot) const {
     std::string row;
-    message_pack::append_array(2, row);
+    const int64_t last = upto(slot);
+    message_pack::append_array(last ? 4 : 2, row);
     message_pack::append_number(static_cast<uint64_t>(floor(slot)), row);
-    if (!subscribers_[slot].has_done) {
-        message_pack::append_array(0, row);
-        return row;
-    }
-    const std::vector<int64_t>& done = subscribers_.done(slot);
-    const size_t count = std::min(done.size(), done_stored_max);
-    message_pack::append_array(count, row);
-    for (size_t i = 0; i < count; ++i) message_pack::append_number(static_cast<uint64_t>(done[i]), row);
+    message_pack::append_array(0, row);
+    if (!last) return row;
+    message_pack::append_number(static_cast<uint64_t>(last), row);
+    const std::span<const int64_t> left = open(slot);
+    message_pack::append_array(left.size(), row);
+    for (int64_t document : left) message_pack::append_number(static_cast<uint64_t>(document), row);
     return row;
+}
+
+std::span<const int64_t> Lanes::open(uint32_t slot) const {
+    const std::span<const int64_t> waiting = subscribers_.waiting(slot);
+    const auto end = std::lower_bound(waiting.begin(), waiting.end(), upto(slot));
+    return waiting.first(static_cast<size_t>(end - waiting.begin()));
 }
 
 Lanes::Enqueued Lanes::enqueue(const MatchColumns& columns) {

@@ -76,9 +76,11 @@ public:
     size_t ready(uint32_t slot) const { return subscribers_[slot].ready; }
     // All deliveries up to this document are done,
     int64_t floor(uint32_t slot) const;
-    // and these after it.
-    const std::vector<int64_t>& done(uint32_t slot) const { return subscribers_.done(slot); }
-    // Both, as a row to store: [floor, [done, ...]] in MessagePack.
+    // and after it all up to this one,
+    int64_t upto(uint32_t slot) const { return subscribers_.upto(slot); }
+    // but these.
+    std::span<const int64_t> open(uint32_t slot) const;
+    // All of it, as a row to store: [floor, [], upto, [open, ...]] in MessagePack, or [floor, []] if nothing was done out of order.
     std::string cursor(uint32_t slot) const;
 
     // --- deliveries ---

@@ -38,7 +38,7 @@ Subscribers::Leaving Subscribers::leave(uint32_t slot) {
     Subscriber& subscriber = slots_[slot];
     Rest& rest = rests_[slot];
     assert(subscriber.serial);
-    Leaving left{{}, subscriber.ready, std::move(rest.done), subscriber.newest};
+    Leaving left{{}, subscriber.ready, upto(slot), subscriber.newest};
     if (subscriber.waiting > few_max) left.waiting = std::move(rest.waiting);
     else left.waiting.assign(subscriber.few, subscriber.few + subscriber.waiting);
     slot_of_.erase(slot_of_.find(rest.id));
@@ -99,15 +99,13 @@ bool Subscribers::settle(uint32_t slot, int64_t document) {
     const auto place = static_cast<size_t>(at - sent.begin());
     erase_waiting(slot, place);
     Subscriber& subscriber = slots_[slot];
-    if (!place && !subscriber.has_done) return true;
-    auto& done = rests_[slot].done;
     if (place) {
-        done.insert(std::lower_bound(done.begin(), done.end(), document), document);
-    } else {
+        rests_[slot].upto = std::max(upto(slot), document);
+        subscriber.has_done = true;
+    } else if (subscriber.has_done) {
         const std::span<const int64_t> left = waiting(slot);
-        done.erase(done.begin(), left.empty() ? done.end() : std::lower_bound(done.begin(), done.end(), left.front()));
+        subscriber.has_done = !left.empty() && left.front() < rests_[slot].upto;
     }
-    subscriber.has_done = !done.empty();
     return true;
 }
 

@@ -2,7 +2,7 @@
 //
 // Theory of operation. With many subscriptions nobody has looked at one since its last delivery: each line of the cache that is needed
 // of it is a miss. So what a delivery that goes well needs is one line, `Subscriber`. It has room for an id that is short and for two
-// documents. Of all others a `Rest` has the id, or all documents that wait; and it has what was done out of order, if anything was.
+// documents. Of all others a `Rest` has the id, or all documents that wait; and how far things were done out of order, if any were.
 // PERF: bench/network_frame.py, with 100,000 subscriptions in place of 2,000.
 //
 // A *slot* is the number of a subscription here, for as long as it is here.
@@ -36,7 +36,7 @@ public:
     struct Leaving {
         std::vector<int64_t> waiting;           // ascending
         size_t ready = 0;                       // the last so many were not sent
-        std::vector<int64_t> done;              // after the first that waits
+        int64_t upto = 0;                       // the last that is done, if it is after the first that waits
         int64_t newest = 0;
     };
     Leaving leave(uint32_t slot);
@@ -88,7 +88,8 @@ public:
         const Subscriber& subscriber = slots_[slot];
         return subscriber.ready && waiting(slot)[subscriber.waiting - subscriber.ready] == document;
     }
-    const std::vector<int64_t>& done(uint32_t slot) const { return rests_[slot].done; }
+    // Up to this document, which is after the first that waits, everything is done but what waits; 0: nothing after the first is done.
+    int64_t upto(uint32_t slot) const { return slots_[slot].has_done ? rests_[slot].upto : 0; }
     // One more delivery, of a document after all that it had.
     void add(uint32_t slot, int64_t document);
     // One that was sent is done. False if it was before, or is not waited for.
@@ -111,7 +112,7 @@ private:
     struct Rest {
         std::string_view id;                    // that of `slot_of_`
         std::vector<int64_t> waiting;           // all of them, if there are more than a few
-        std::vector<int64_t> done;
+        int64_t upto = 0;                       // if something after the first that waits is done, the last of these
     };
 
     static bool has_rest(const Subscriber& subscriber) {

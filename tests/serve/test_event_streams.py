@@ -9,7 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from treecast.overlay.broker.tail import Position, Published
+from treecast.overlay.broker.progress import Progress
+from treecast.overlay.broker.tail import Published
 from treecast.serve.doors.events import Feed, Stream
 from treecast.serve.doors.http_server import allow_files
 from treecast.serve.doors.settings import DoorSettings
@@ -42,7 +43,7 @@ async def serve(reader: Reader, steps: Any) -> Stream:
     client = Mock(on_opened=[], on_announced=[], on_tick=[])
     broker = client.expect_broker.return_value = client.broker
     broker.store_id = "5f1c0a2bcc"
-    broker.tail.position.return_value = Position(0, frozenset())
+    broker.tail.progress.return_value = Progress(0)
     broker.tail.last_document.return_value = 0
     feed = Feed(client, DoorSettings())
     feed._on_opened(broker)

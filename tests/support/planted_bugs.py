@@ -17,8 +17,9 @@ from treecast.index import Index
 from treecast.overlay.broker import Broker, BrokerSettings
 from treecast.overlay.broker.archive import Payload
 from treecast.overlay.broker.lanes import LaneMessage
+from treecast.overlay.broker.progress import Progress
 from treecast.overlay.broker.queue import Queue
-from treecast.overlay.broker.rows import CursorRow, SubscriptionRow
+from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.overlay.broker.sessions import Session
 from treecast.overlay.broker.turn import Turn
 from treecast.overlay.messages import Acknowledge, Confirmation, Publish, Refusal, Request
@@ -98,8 +99,8 @@ def queues(kind: type[Queue]) -> Plant:
         one_by_one(broker)
         make_queue = broker._backlog.queue_of
 
-        def queue_of(id: str, row: SubscriptionRow, cursor: CursorRow | None = None) -> Queue:
-            queue = make_queue(id, row, cursor)
+        def queue_of(id: str, row: SubscriptionRow, progress: Progress | None = None) -> Queue:
+            queue = make_queue(id, row, progress)
             queue.__class__ = kind
             return queue
 

@@ -21,6 +21,7 @@ from random import Random
 
 from treecast.overlay.broker.archive import Archive
 from treecast.overlay.broker.lanes import Lanes
+from treecast.overlay.broker.progress import Progress
 from treecast.overlay.broker.queue import Queue
 from treecast.overlay.broker.rows import (
     CURSORS,
@@ -93,17 +94,17 @@ class Backlog:
         if self.letters != self._shadow.stored_count(LETTER_KEYS):
             self._index_letters(turn)
         for id, _ in self._shadow.rows(PARKED, ""):
-            self.parked[id] = self._cursor(id).floor
+            self.parked[id] = self._progress(id).floor
         floors: dict[str, int] = dict.fromkeys(self.parked, _FOREVER)  # what is parked is found later
-        done: dict[str, frozenset[int]] = {}
+        known: dict[str, Progress] = {}
         # PERF: bench/broker_restart.py. Rows are read many at a time.
         while rows:
             ids = {id for _, row in rows for id in row.subscriptions}
-            self._load_cursors(ids - floors.keys(), floors, done)
+            self._load_cursors(ids - floors.keys(), floors, known)
             for number, row in rows:
                 waiting = [id for id in row.subscriptions if number > floors[id]]
-                if done:
-                    waiting = [id for id in waiting if number not in done.get(id, ())]
+                if known:
+                    waiting = [id for id in waiting if id not in known or not known[id].is_done(number)]
                 if waiting:
                     self.enqueue(number, waiting, turn)
             rows = self._archive.rows_after(rows[-1][0], _LOADED_AT_ONCE)
@@ -114,25 +115,26 @@ class Backlog:
                 self.redeliver(number, decode(letter, LetterRow), decode(subscription, SubscriptionRow))
         self.touched.clear()
 
-    def _load_cursors(self, ids: set[str], floors: dict[str, int], done: dict[str, frozenset[int]]) -> None:
-        """By subscription: up to which document its deliveries are done, and which ones above that."""
+    def _load_cursors(self, ids: set[str], floors: dict[str, int], known: dict[str, Progress]) -> None:
+        """By subscription: up to which document its deliveries are done, and what else is, if anything is."""
         found = self._shadow.get_many(CURSORS, ids)
         for id, cursor in zip(found, decode_many(list(found.values()), CursorRow), strict=True):
             floors[id] = cursor.floor
-            if cursor.done:
-                done[id] = frozenset(cursor.done)
+            if cursor.upto or cursor.done:
+                known[id] = Progress.of(cursor)
         # Without a cursor, deliveries begin with the subscription. When that was, would take as long to read as all
         # the rest; `queue_of` looks when it has to. It matters if a subscription was removed and another has its id.
         others = ids - floors.keys()
         floors.update(dict.fromkeys(others, 0))
         floors.update(dict.fromkeys(self._archive.unknown(others), _FOREVER))
 
-    def _cursor(self, id: str) -> CursorRow:
+    def _progress(self, id: str) -> Progress:
+        """As it is stored."""
         if (data := self._shadow.get(CURSORS, id)) is not None:
-            return decode(data, CursorRow)
+            return Progress.of(decode(data, CursorRow))
         if (data := self._shadow.get(SUBSCRIPTIONS, id)) is not None:
-            return CursorRow(decode(data, SubscriptionRow).since)
-        return CursorRow(_FOREVER)  # removed: nothing of it is waited for
+            return Progress(decode(data, SubscriptionRow).since)
+        return Progress(_FOREVER)  # removed: nothing of it is waited for
 
     # --- new matches -------------------------------------------------------------------------------------------------
 
@@ -279,8 +281,7 @@ class Backlog:
         for number, row in rows:
             if len(queue.outstanding) >= self._settings.queue_memory_max:
                 break
-            queue.newest = number
-            if number in queue.outstanding or number in queue.done:
+            if not queue.reach(number):
                 continue
             try:
                 is_match = self._archive.matches(queue, number, row)
@@ -311,10 +312,11 @@ class Backlog:
         stored = self._shadow.get_many(CURSORS, [id for id in rows if id not in self.queues])
         for id, row in rows.items():
             data = stored.get(id)
-            yield id, self.queue_of(id, row, decode(data, CursorRow) if data is not None else CursorRow(row.since))
+            progress = Progress(row.since) if data is None else Progress.of(decode(data, CursorRow))
+            yield id, self.queue_of(id, row, progress)
 
-    def queue_of(self, id: str, row: SubscriptionRow, cursor: CursorRow | None = None) -> Queue:
-        """The queue of a subscription, made of its bare numbers if need be; with its cursor, if that was read. It
+    def queue_of(self, id: str, row: SubscriptionRow, progress: Progress | None = None) -> Queue:
+        """The queue of a subscription, made of its bare numbers if need be; with its progress, if that was read. It
         leaves its lane, if it is on one."""
         queue = self.queues.get(id)
         if queue is not None:
@@ -322,18 +324,21 @@ class Backlog:
             return queue
         numbers = self.idle.pop(id, ())
         self._idle_numbers -= len(numbers)
-        cursor = self._cursor(id) if cursor is None else cursor
-        newest = max(cursor.floor, numbers[-1] if numbers else 0)
-        queue = self.queues[id] = Queue(id, row, newest, cursor.done, serial=next(self._serials))
+        progress = self._progress(id) if progress is None else progress
+        is_parked = id in self.parked
+        if is_parked:
+            newest = max(self.parked[id], progress.floor)
+        else:  # what is known to be done need not be looked for
+            newest = max(progress.floor, progress.upto, *progress.done, *numbers[-1:])
+        queue = self.queues[id] = Queue(id, row, newest, progress, serial=next(self._serials))
         for number in numbers:
-            if number > cursor.floor:
+            if number > progress.floor:
                 queue.add(number)
             else:  # it was for another subscription with this id: see `_load_cursors`
                 self._finish_document(number)
-        if id in self.parked:
+        if is_parked:
             data = self._shadow.get(PARKED, id)
             queue.behind = queue.parked = True
-            queue.newest = max(self.parked[id], cursor.floor)
             queue.rematch_until = decode(data, ParkedRow).rematch_until if data else 0
         return queue
 
@@ -390,21 +395,18 @@ class Backlog:
         self.store_cursor(queue, turn)
         self.demote(queue, turn)
 
-    def position(self, id: str) -> tuple[int, frozenset[int]]:
-        """The document up to which all deliveries of a subscription are done, and those after it that are."""
+    def progress(self, id: str) -> Progress:
+        """Which deliveries of a subscription are done."""
         if (queue := self.queues.get(id)) is not None:
             if queue.slot >= 0:
-                is_done = not self.lanes.depth(queue)[0]
-                return self.last_document if is_done else self.lanes.floor_of(queue), frozenset(
-                    self.lanes.done_of(queue)
-                )
-            is_done = not queue.outstanding and not queue.behind
-            return self.last_document if is_done else queue.floor(), frozenset(queue.done)
+                return self.lanes.progress(queue) if self.lanes.depth(queue)[0] else Progress(self.last_document)
+            is_waiting = queue.outstanding or queue.behind
+            return queue.progress() if is_waiting else Progress(self.last_document)
         if (numbers := self.idle.get(id)) is not None:
-            return numbers[0] - 1, frozenset(self._cursor(id).done)
+            return self._progress(id)._replace(floor=numbers[0] - 1)
         if id in self.parked:
-            return self.parked[id], frozenset(self._cursor(id).done)
-        return self.last_document, frozenset()
+            return self._progress(id)._replace(floor=self.parked[id])
+        return Progress(self.last_document)
 
     def rematch_until(self, id: str) -> int:
         """Up to this document a subscription has to be matched again, because it replays; mostly 0."""
@@ -537,8 +539,7 @@ class Backlog:
             for document, row in rows:
                 if document >= number:
                     break
-                queue.newest = document
-                if queue.id in row.subscriptions and document not in queue.done:
+                if queue.reach(document) and queue.id in row.subscriptions:
                     self._add(queue, document)
                     self.give_up(queue, document, "expired", turn)
             else:
@@ -551,13 +552,13 @@ class Backlog:
         """How far a queue got; a parked one that has caught up is parked no more."""
         if self.queues.get(queue.id) is not queue:
             return  # its subscription was removed: a cursor would be taken for that of its successor
-        cursor = queue.cursor()
-        turn.put(CURSORS, queue.id, cursor)
+        progress = queue.progress()
+        turn.put(CURSORS, queue.id, progress.row())
         if queue.parked:
-            self.parked[queue.id] = cursor.floor
+            self.parked[queue.id] = progress.floor
             if queue.behind:
                 self.want_refill(queue)
-            elif cursor.floor >= queue.rematch_until:
+            elif progress.floor >= queue.rematch_until:
                 self._unpark(queue, turn)
 
     def demote(self, queue: Queue, turn: Turn) -> None:

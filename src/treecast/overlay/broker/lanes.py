@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from treecast import _native
-from treecast.overlay.broker.queue import Queue
+from treecast.overlay.broker.progress import Progress
+from treecast.overlay.broker.queue import NO_PROGRESS, Queue
 from treecast.overlay.broker.sessions import Sent, Session
 from treecast.overlay.broker.settings import BrokerSettings
 
@@ -89,7 +90,7 @@ class Lanes:
             return
         queue.ready.clear()
         queue.retries.clear()
-        queue.done.clear()
+        queue.former, queue.upto = NO_PROGRESS, 0
         self._queues[queue.serial] = queue
         acknowledge_ms = queue.row.options.acknowledge_ms
         queue.slot = self._native.join(queue.id, session.lane, queue.serial, queue.newest, acknowledge_ms)
@@ -99,13 +100,13 @@ class Lanes:
         if queue.slot < 0:
             return
         (session,) = queue.sessions
-        waiting, ready, done, newest = self._native.leave(queue.slot)
+        waiting, ready, upto, newest = self._native.leave(queue.slot)
         queue.slot = -1
         sent = len(waiting) - ready
         queue.outstanding = dict.fromkeys(waiting[:sent], 1) | dict.fromkeys(waiting[sent:], 0)
         queue.ready = deque(waiting[sent:])
         queue.sent = dict.fromkeys(waiting[:sent], session)
-        queue.restore(waiting[:], done, newest)
+        queue.restore(waiting[:], upto, newest)
         self._has_left(queue, waiting)
 
     def forget(self, queue: Queue) -> None:
@@ -195,8 +196,9 @@ class Lanes:
     def floor_of(self, queue: Queue) -> int:
         return self._native.floor(queue.slot)
 
-    def done_of(self, queue: Queue) -> list[int]:
-        return self._native.done(queue.slot)
+    def progress(self, queue: Queue) -> Progress:
+        upto, open = self._native.out_of_order(queue.slot)
+        return Progress(self._native.floor(queue.slot), upto, frozenset(open))
 
     def first_unfinished(self) -> int:
         """The first document that somebody waits for; 0: there is none."""

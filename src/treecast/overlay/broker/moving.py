@@ -62,12 +62,13 @@ def _keys(id: str, backlog: Backlog, archive: Archive) -> Iterator[int]:
     """Of all that is outstanding, letters first."""
     queue = backlog.queues[id]
     yield from sorted(key for key in queue.outstanding if key < 0)
-    floor, done = backlog.position(id)
-    while rows := archive.rows_after(floor, 1_000):
+    progress = backlog.progress(id)
+    after = progress.floor
+    while rows := archive.rows_after(after, 1_000):
         for number, row in rows:
-            if id in row.subscriptions and number not in done:
+            if id in row.subscriptions and not progress.is_done(number):
                 yield number
-        floor = rows[-1][0]
+        after = rows[-1][0]
 
 
 def forget_letters(id: str, backlog: Backlog, turn: Turn) -> None:

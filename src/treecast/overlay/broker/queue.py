@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from treecast.overlay.broker.rows import CursorRow, SubscriptionRow
+from treecast.overlay.broker.progress import Progress
+from treecast.overlay.broker.rows import SubscriptionRow
 
 if TYPE_CHECKING:
     from treecast.index import Index
     from treecast.overlay.broker.sessions import Session
 
-DONE_STORED_MAX = 1_000
+NO_PROGRESS = Progress(0)
 
 
 class Queue:
@@ -27,7 +28,7 @@ class Queue:
     __slots__ = (
         "_order",
         "behind",
-        "done",
+        "former",
         "id",
         "matcher",
         "newest",
@@ -42,10 +43,11 @@ class Queue:
         "serial",
         "sessions",
         "slot",
+        "upto",
     )
 
     def __init__(
-        self, id: str, row: SubscriptionRow, newest: int, done: Iterable[int] = (), *, serial: int = 0
+        self, id: str, row: SubscriptionRow, newest: int, former: Progress = NO_PROGRESS, *, serial: int = 0
     ) -> None:
         self.id = id
         self.row = row
@@ -60,10 +62,12 @@ class Queue:
         """A heap of (when, key)."""
         self.sent: dict[int, Session] = {}
         self.sessions: list[Session] = []
-        self.done = set(done)
-        """Documents above the floor whose deliveries are done."""
         self.newest = newest
         """Documents after this one are not in memory."""
+        self.former = former
+        """What is known of these: as it was stored."""
+        self.upto = max((number for number in former.done if number <= newest), default=0)
+        """The last document that is done."""
         self.behind = False
         """Some of them are for this queue, and have to be read from disk."""
         self.parked = False
@@ -113,7 +117,7 @@ class Queue:
         self.sent.pop(key, None)
         self.rematched.discard(key)
         if key > 0:
-            self.done.add(key)
+            self.upto = max(self.upto, key)
         return True
 
     def floor(self) -> int:
@@ -122,12 +126,24 @@ class Queue:
             heapq.heappop(self._order)
         return self._order[0] - 1 if self._order else self.newest
 
-    def cursor(self) -> CursorRow:
+    def progress(self) -> Progress:
         """How far it got, to be stored."""
-        floor = self.floor()
-        if self.done:
-            self.done = {number for number in self.done if number > floor}
-        return CursorRow(floor, sorted(self.done)[:DONE_STORED_MAX])
+        floor, newest, former = self.floor(), self.newest, self.former
+        upto = max(self.upto, former.upto)
+        done = frozenset(number for number in former.done if number > newest)
+        if upto <= floor:
+            return Progress(floor, done=done)
+        open = {number for number in former.open if number > newest}
+        open.update(key for key in self.outstanding if 0 < key <= upto)
+        return Progress(floor, upto, frozenset(open), done)
+
+    def reach(self, document: int) -> bool:
+        """Documents up to this one are in memory from now on. Returns whether it is to be added, if it matches."""
+        self.newest = document
+        if self.former.is_done(document):
+            self.upto = max(self.upto, document)
+            return False
+        return document not in self.outstanding
 
     def start_over(self, document: int, rematch_until: int) -> None:
         """Deliver again from this document on. What is in flight comes again if it is among that; else it is forgotten.
@@ -142,8 +158,9 @@ class Queue:
         self._order.clear()
         self.ready = deque(key for key in self.ready if key in self.outstanding)
         self.rematched.clear()
-        self.done.clear()
         self.newest = document - 1
+        self.former = NO_PROGRESS
+        self.upto = 0
         self.behind = True
         self.rematch_until = rematch_until
         self.matcher = None
@@ -152,10 +169,10 @@ class Queue:
         """It waits for nothing, and is sent whatever comes."""
         return not (self.outstanding or self.behind or self.parked or self.row.paused)
 
-    def restore(self, keys: list[int], done: Iterable[int], newest: int) -> None:
+    def restore(self, keys: list[int], upto: int, newest: int) -> None:
         """It was on a lane, with these outstanding, in order."""
         self._order = keys
-        self.done = set(done)
+        self.upto = upto
         self.newest = newest
 
     def is_idle(self) -> bool:

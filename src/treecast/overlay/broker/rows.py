@@ -131,10 +131,12 @@ class RecentRow(Row, frozen=True):
 
 
 class CursorRow(Row, frozen=True):
-    """`cursors[subscription]`: all its deliveries up to document `floor` are done, and these above it."""
+    """`cursors[subscription]`: a `Progress`. It is written by native code as well, `native/lanes/lanes.cpp`."""
 
     floor: int
     done: list[int] = []
+    upto: int = 0
+    open: list[int] = []
 
 
 class ParkedRow(Row, frozen=True):
@@ -188,7 +190,7 @@ def decode_many(values: Sequence[bytes], kind: type[AnyRow]) -> list[AnyRow]:
     """The same for many rows at once.
 
     >>> decode_many([encode(CursorRow(1)), encode(CursorRow(2, [4]))], CursorRow)
-    [CursorRow(floor=1, done=[]), CursorRow(floor=2, done=[4])]
+    [CursorRow(floor=1, done=[], upto=0, open=[]), CursorRow(floor=2, done=[4], upto=0, open=[])]
     """
     # PERF: bench/broker_restart.py. One array of all rows takes half as long as a call for each.
     decoder = _LIST_DECODERS.get(kind)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treecast.overlay.broker.depths import longest
+from treecast.overlay.broker.progress import Progress
 from treecast.overlay.broker.rows import (
     LETTER_KEYS,
     LETTERS,
@@ -88,13 +89,6 @@ class TailItem(msgspec.Struct, frozen=True):
     """As that of `Published`."""
 
 
-class Position(msgspec.Struct, frozen=True):
-    """Where a subscription stands: all up to `floor` was delivered, and `done` after it."""
-
-    floor: int
-    done: frozenset[int]
-
-
 class Tail:
     """Reads stored documents, for any number of readers."""
 
@@ -161,8 +155,9 @@ class Tail:
     def sources(self) -> dict[str, SourceRow]:
         return self._subscriptions.sources
 
-    def position(self, id: str) -> Position:
-        return Position(*self._backlog.position(id))
+    def progress(self, id: str) -> Progress:
+        """Which of its documents a subscription need not get any more."""
+        return self._backlog.progress(id)
 
     def read(self, ids: Collection[str], after: int, until: int, bytes_max: int) -> tuple[list[TailItem], int]:
         """What these subscriptions get of the documents after `after`, up to `until`, and the last that was looked at.

@@ -21,7 +21,8 @@ from urllib.parse import quote, unquote
 
 from treecast.errors import TreecastError
 from treecast.overlay.broker import Broker
-from treecast.overlay.broker.tail import Position, Published
+from treecast.overlay.broker.progress import Progress
+from treecast.overlay.broker.tail import Published
 from treecast.overlay.messages import Advance
 from treecast.overlay.onyx.migration import Left
 from treecast.serve.doors.envelopes import encode, envelope
@@ -85,7 +86,7 @@ class Stream:
         "wake",
     )
 
-    def __init__(self, subscriptions: Sequence[str], place: Place, starts: dict[str, Position], first: bytes) -> None:
+    def __init__(self, subscriptions: Sequence[str], place: Place, starts: dict[str, Progress], first: bytes) -> None:
         self.subscriptions = frozenset(subscriptions)
         self.place = place
         self.starts = starts
@@ -128,7 +129,7 @@ class Stream:
         if place <= self.place:
             return False
         start = self.starts.get(place[1])
-        return start is None or (place[0] > start.floor and place[0] not in start.done)
+        return start is None or not start.is_done(place[0])
 
     def is_waiting(self) -> bool:
         """There is something to send, or may be."""
@@ -259,7 +260,7 @@ class Feed:
                     gap = gap_event(place[0], first - 1)
                 return Stream(subscriptions, place, {}, gap)
             gap = gap_event(0, 0)
-        starts = {id: broker.tail.position(id) for id in subscriptions}
+        starts = {id: broker.tail.progress(id) for id in subscriptions}
         place = (min(start.floor for start in starts.values()) + 1, "")
         # An event without data is none, but its id is remembered: who comes back has a position from the start.
         return Stream(subscriptions, place, starts, gap + self._mark(place))

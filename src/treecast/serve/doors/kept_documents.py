@@ -109,8 +109,7 @@ class KeptDocumentPages:
             subscription = broker.tail.subscription(id)
             is_waiting = False
             if subscription is not None:
-                position = broker.tail.position(id)
-                is_waiting = number > position.floor and number not in position.done
+                is_waiting = not broker.tail.progress(id).is_done(number)
             payload = None
             if row.payloads[place] != row.body and budget > 0:
                 payload = broker.tail.body(row.payloads[place])
