@@ -125,16 +125,20 @@ class Acceptor:
                     self._log.warning("cannot accept connections", error=error.strerror, hint=hint)
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
-            if not self._has_room():
-                with suppress(OSError):
-                    accepted.setblocking(False)
-                    self._policy.refuse(accepted)
-                accepted.close()
-                continue
-            protocol = self._make()
-            task = loop.create_task(self._start(accepted, protocol))
-            self._starting[task] = protocol
-            task.add_done_callback(self._starting.pop)
+            self._take(accepted)
+            del accepted  # the last one is not to be held while nobody comes
+
+    def _take(self, accepted: socket.socket) -> None:
+        if not self._has_room():
+            with suppress(OSError):
+                accepted.setblocking(False)
+                self._policy.refuse(accepted)
+            accepted.close()
+            return
+        protocol = self._make()
+        task = asyncio.get_running_loop().create_task(self._start(accepted, protocol))
+        self._starting[task] = protocol
+        task.add_done_callback(self._starting.pop)
 
     async def _start(self, accepted: socket.socket, protocol: asyncio.BaseProtocol) -> None:
         tls = self._policy.context()

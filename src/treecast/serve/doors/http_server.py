@@ -36,6 +36,7 @@ from treecast.serve.doors.calls import Bodies, Reply, Scope
 from treecast.serve.doors.problems import CONTENT_TYPE, DoorError, problem_of_error
 from treecast.serve.doors.settings import DoorSettings
 from treecast.serve.doors.web_socket import Opening, SocketProtocol, handshake
+from treecast.serve.memory import give_back_memory
 
 OTHER_FILES = 1_000
 """Beside connections: those of the store, of imports, of the other doors. Where few are allowed, half of them."""
@@ -44,6 +45,8 @@ DIRECT_URL = b"/v1/documents"
 DIRECT_NEVER = frozenset((b"content-encoding", b"transfer-encoding", b"expect"))
 """Headers of requests that go through ASGI, which knows what to do about them."""
 SOCKET_URL = b"/v1/socket"
+MANY_CONNECTIONS = 1_000
+"""When half of so many or more have been closed, their memory is given back."""
 BLANK_LINE = b"\r\n\r\n"
 """Ends every header, and every body in chunks."""
 
@@ -134,6 +137,13 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.on_lost is not None:
             self.on_lost()
             self.on_lost = None
+        self._let_be_freed()
+
+    def _let_be_freed(self) -> None:
+        """Forget what refers to this object: no garbage is left, of which a service that rests collects nothing."""
+        nothing: Any = None
+        self.parser = self.scope = self.headers = self.cycle = nothing
+        self.pipeline.clear()
 
     # --- what arrives -------------------------------------------------------------------------------------------------
 
@@ -404,6 +414,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._end_stall()
         self.connections.discard(self)
         SocketProtocol(self.settings, self.door.bodies, self.connections).start(self.transport, answer, opening)
+        self._let_be_freed()
 
     # --- connections that ask for nothing -----------------------------------------------------------------------------
 
@@ -476,12 +487,22 @@ class _Server(uvicorn.Server):
     policy: AcceptPolicy
     log: structlog.typing.FilteringBoundLogger
     _acceptor: Acceptor | None = None
+    _connections = _most_connections = 0
+    """At the last look, and the most since memory was given back."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
         self._acceptor = Acceptor(self._make_protocol, self.server_state.connections, self.policy, self.log)
         for listening in sockets or ():
             self._acceptor.accept(listening)
+
+    async def on_tick(self, counter: int) -> bool:
+        before, self._connections = self._connections, len(self.server_state.connections)
+        most = self._most_connections = max(self._most_connections, self._connections)
+        if most >= MANY_CONNECTIONS and before <= self._connections <= most // 2:  # and no more are being closed
+            self._most_connections = self._connections
+            give_back_memory()
+        return await super().on_tick(counter)
 
     def _make_protocol(self) -> asyncio.Protocol:
         config = self.config
