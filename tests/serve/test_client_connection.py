@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -185,5 +185,32 @@ def test_threads_that_wait_hear_that_their_connection_was_closed(tmp_path: Path)
             for future in waiting:
                 with pytest.raises(TransportError, match="TC407 the connection was closed"):
                     future.result(20)
+
+    asyncio.run(run())
+
+
+def test_threads_that_ask_while_the_loop_ends_hear_that_their_connection_was_closed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with served(tmp_path) as box:
+            await asyncio.to_thread(use, box.address)
+
+    def use(address: str) -> None:
+        with ThreadPoolExecutor(1) as threads:
+            late: list[Future[Any]] = []
+            with BlockingConnection(address, "alice") as alice:
+                alice.register_source("s")
+                stop = alice._loop.stop
+
+                def stop_late() -> None:
+                    late.append(threads.submit(alice.publish, "s", [b"<a/>"]))
+                    wait(late, 0.5)
+                    stop()
+
+                alice._loop.stop = stop_late  # type: ignore[method-assign]
+            with pytest.raises(TransportError, match="TC407 the connection was closed"):
+                late[0].result(5)
+            for later in (lambda: alice.publish("s", [b"<a/>"]), lambda: alice.settle([])):
+                with pytest.raises(TransportError, match="TC407 the connection was closed"):
+                    later()
 
     asyncio.run(run())

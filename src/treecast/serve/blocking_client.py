@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from treecast.overlay.client import Answered
 from treecast.overlay.messages import Command, Document, Kind, Subscribe
-from treecast.serve.client import Connection, ReceivedDelivery
+from treecast.serve.client import Connection, ReceivedDelivery, connection_closed
 
 Result = TypeVar("Result")
 END_SECONDS = 1.0
@@ -52,6 +52,8 @@ class BlockingConnection:
         self._arguments = (address, name, arguments)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="treecast client", daemon=True)
+        self._ending = threading.Lock()
+        self._has_ended = False
 
     def __enter__(self) -> BlockingConnection:
         address, name, arguments = self._arguments
@@ -76,13 +78,20 @@ class BlockingConnection:
             self._end()
 
     def _end(self) -> None:
-        self.wait_for(_end_others())
+        # What other threads have asked before is in the loop, and gets an answer; from here on they are refused.
+        with self._ending:
+            self._has_ended = True
+        asyncio.run_coroutine_threadsafe(_end_others(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def wait_for(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        with self._ending:
+            if self._has_ended:
+                coroutine.close()
+                raise connection_closed()
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -129,7 +138,10 @@ class BlockingConnection:
     def settle(self, deliveries: Iterable[BlockingDelivery], *, is_failed: bool = False) -> None:
         """Acknowledge many at once, or fail them, without waiting: see `Connection.settle`."""
         received = [delivery.received for delivery in deliveries]
-        self._loop.call_soon_threadsafe(lambda: self._connection.settle(received, is_failed=is_failed))
+        with self._ending:
+            if self._has_ended:
+                raise connection_closed()
+            self._loop.call_soon_threadsafe(lambda: self._connection.settle(received, is_failed=is_failed))
 
     def deliveries(
         self, subscriptions: Sequence[str], *, credit: int = 1_000

@@ -211,9 +211,9 @@ class Connection:
         waiting: list[asyncio.Future[Any]] = [*self._answers.values(), *self._inspections.values()]
         for future in (*waiting, *self._places.values(), *self._settling.values()):
             if not future.done():
-                future.set_exception(_closed())
+                future.set_exception(connection_closed())
         for queue in self._queues.values():
-            queue.put_nowait(_closed())
+            queue.put_nowait(connection_closed())
         self._has_room.set()
         try:
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -225,7 +225,7 @@ class Connection:
     def _expect_open(self) -> None:
         """Raises TransportError TC407: nobody is there any more who could answer."""
         if self._is_closed:
-            raise _closed()
+            raise connection_closed()
 
     def _no_connection(self) -> TransportError:
         address = format_address(self._host, self._port)
@@ -483,5 +483,6 @@ class Connection:
         return not (await future).doubtful
 
 
-def _closed() -> TransportError:
+def connection_closed() -> TransportError:
+    """What waits for a connection that is closed, and what is asked of it later, ends with this."""
     return TransportError("the connection was closed", code="TC407")
