@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -497,3 +499,13 @@ def test_every_dependency_has_its_reason() -> None:
         name = re.split(r"[<>=\[]", requirement)[0]
         assert re.search(r"[<>]=?\d.*<\d", requirement), f"{requirement}: a range with both ends is wanted"
         assert f"**{name}**" in decisions, name
+
+
+def test_what_fails_in_a_thread_fails_the_test(tmp_path: Path) -> None:
+    (tmp_path / "test_thread.py").write_text(
+        "import threading\n\ndef fail():\n    assert False\n\n"
+        "def test_one():\n    thread = threading.Thread(target=fail)\n    thread.start()\n    thread.join()\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+    done = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout
