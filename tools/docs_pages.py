@@ -48,7 +48,7 @@ PYTHON = {
 }
 SPARK = {
     "Match and render": ("match", "matches", "register", "split", "refused", "render"),
-    "Sources": ("documents", "broker_documents"),
+    "Sources": ("documents", "match_files", "broker_documents"),
     "Streams": ("match_stream", "JetStream", "PayloadFiles"),
     "Files": ("write_payloads", "path_of", "write_directories", "stream_directories"),
     "Populations": ("pep", "aggregate", "generate_documents", "generate_queries"),
