@@ -249,8 +249,8 @@ def test_a_single_refusal_shows_its_hint_once() -> None:
     assert str(caught.value).count(caught.value.hint) == 1
 
 
-def test_a_dict_of_queries_is_refused_with_a_way_out() -> None:
-    given: Any = {"x": "/a"}
+def test_an_index_is_refused_with_a_way_out() -> None:
+    given: Any = Index({"x": "/a"})
     with pytest.raises(QueryError, match=r"items\(\)"):
         Index().add_many(given)
 

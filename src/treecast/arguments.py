@@ -60,7 +60,15 @@ def check_texts(name: str, value: object, expected: str) -> dict[str, str]:
 
 
 def check_namespaces(value: object) -> dict[str, str]:
-    """Bindings of prefixes, as a dict; None is none."""
+    """Bindings of prefixes, as a dict; None is none. The prefix None of lxml's `nsmap` is "": unprefixed names.
+
+    >>> check_namespaces({None: "urn:x"})
+    {'': 'urn:x'}
+    """
+    if isinstance(value, Mapping) and None in value:
+        if "" in value:
+            raise ValueError('namespaces bind unprefixed names twice, as None and as ""')
+        value = {"" if prefix is None else prefix: uri for prefix, uri in value.items()}
     return check_texts("namespaces", value, "a mapping of prefixes to URIs")
 
 

@@ -10,6 +10,17 @@ subscriptions as they were when it began.
     >>> index.match(b"<news><article><sport/></article></news>")
     ['sport', 'all']
 
+It is a mapping of ids as well: what `index[id]` gives is a `Subscription`, because the text of a query means little
+without its namespaces and settings. What is assigned may be a text, a parsed query or a Subscription.
+
+    >>> index = treecast.Index({"sport": "//article/sport"})
+    >>> index["all"] = "/news"
+    >>> index["all"].query
+    '/news'
+    >>> del index["sport"]
+    >>> list(index)
+    ['all']
+
 Use `match` for one document and few matches; `match_many` for throughput: it crosses into native code once, and answers
 with arrays instead of lists. `render` and `render_many` also give payloads, in the same forms. All of them take bytes,
 or a `Document` that has been read already: then nothing is read again.
@@ -28,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 from treecast import _native, engines
 from treecast.arguments import check_ids, check_instance, check_integer, check_namespaces, check_text
 from treecast.document import AnyDocument, Document, EntityTexts, Limits, native_document, native_entities
-from treecast.errors import QueryError
+from treecast.errors import QueryError, UnknownIdError
 from treecast.index import matching, rendering, routing
 from treecast.index.document_batches import check_threads, is_report
 from treecast.index.document_forms import natives
@@ -50,12 +61,15 @@ from treecast.index.subscription_forms import (
     table_of,
 )
 from treecast.model import Deliver, Delivery, DeliveryLimits, Stats, Subscription
+from treecast.query import AnyNamespaces, AnyQuery, text_and_namespaces
 from treecast.rejections import Undecided, warn_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Subscriptions: TypeAlias = pa.Table | pa.RecordBatch | Iterable[tuple[str, str] | Subscription | Mapping[str, Any]]
+    Items: TypeAlias = Iterable[tuple[str, AnyQuery | Subscription] | Subscription | Mapping[str, Any]]
+    QueriesById: TypeAlias = Mapping[str, AnyQuery | Subscription]
+    Subscriptions: TypeAlias = pa.Table | pa.RecordBatch | Items | QueriesById
     Documents: TypeAlias = Iterable[AnyDocument] | pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch
 
 OnError = Literal["raise", "report"]
@@ -63,11 +77,12 @@ CACHE_BYTES_MAX = 256 << 20
 
 
 class Index:
-    """A live set of subscriptions.
+    """A live set of subscriptions, and a mapping of their ids.
 
-    `namespaces` binds prefixes for all queries; a subscription may bind more, or bind them otherwise. `limits` and
-    `entities` say which documents are accepted. `cache_bytes_max` bounds the lazily built machine, over all threads;
-    0 does without it. `delivery_limits` bound what `render` gives.
+    It begins with `subscriptions`, in any form that `add_many` takes. `namespaces` binds prefixes for all queries; a
+    subscription may bind more, or bind them otherwise. `limits` and `entities` say which documents are accepted.
+    `cache_bytes_max` bounds the lazily built machine, over all threads; 0 does without it. `delivery_limits` bound what
+    `render` gives.
 
     `seed` is for simulations, where every process has to do exactly the same. Without one, the hash tables of a live
     index have seeds from the system, so that no one can write subscriptions that collide in them: keep a seed secret
@@ -77,9 +92,10 @@ class Index:
 
     def __init__(
         self,
+        subscriptions: Subscriptions | None = None,
         *,
         engine: str = "auto",
-        namespaces: Mapping[str, str] | None = None,
+        namespaces: AnyNamespaces | None = None,
         limits: Limits | None = None,
         entities: EntityTexts = None,
         cache_bytes_max: int = CACHE_BYTES_MAX,
@@ -101,21 +117,26 @@ class Index:
         """Changes with each change of the subscriptions."""
         self._delivery_limits = delivery_limits or DeliveryLimits()
         self._cache_bytes_max = cache_bytes_max
+        if subscriptions is not None:
+            self.add_many(subscriptions)
 
     # -- subscriptions
 
     def add(
         self,
         id: str,
-        query: str,
+        query: AnyQuery,
         *,
-        namespaces: Mapping[str, str] | None = None,
+        namespaces: AnyNamespaces | None = None,
         ordered: bool = False,
         deliver: Deliver = "document",
     ) -> None:
-        """Add one subscription. Raises QueryError, and changes nothing, if the id exists or the query is refused."""
+        """Add one subscription. Raises QueryError, and changes nothing, if the id exists or the query is refused.
+
+        A parsed query keeps the namespaces that it was parsed with: those of the index do not apply to it.
+        """
         check_text("an id", id)
-        check_text("a query", query)
+        query, namespaces = text_and_namespaces(query, namespaces)
         if namespaces is None and not ordered and deliver == "document":
             self._native.add(id, query, self._default_settings)
         else:
@@ -133,10 +154,11 @@ class Index:
     ) -> pa.Table | None:
         """Add all of them, or none: one refused query or id refuses the whole; the QueryError lists up to twenty.
 
-        Takes (id, query) pairs, `Subscription`s, mappings with those keys, or a table with the columns `id` and `query`
-        and, if wanted, `namespaces`, `ordered` and `deliver`: of Arrow, pandas, polars or Spark. With
-        `on_refused="report"` the good ones are added, and the answer is a table of the others: row, id, query, code,
-        message, position.
+        Takes a mapping of ids to queries, (id, query) pairs, `Subscription`s, mappings with those keys, or a table with
+        the columns `id` and `query` and, if wanted, `namespaces`, `ordered` and `deliver`: of Arrow, pandas, polars or
+        Spark. A query is a text or has been parsed; in a pair it may be a Subscription, whose own id then gives way.
+        With `on_refused="report"` the good ones are added, and the answer is a table of the others: row, id, query,
+        code, message, position.
         """
         if on_refused not in ("raise", "report"):
             raise ValueError(f'on_refused must be "raise" or "report", got {on_refused!r}')
@@ -177,15 +199,15 @@ class Index:
     def replace(
         self,
         id: str,
-        query: str,
+        query: AnyQuery,
         *,
-        namespaces: Mapping[str, str] | None = None,
+        namespaces: AnyNamespaces | None = None,
         ordered: bool = False,
         deliver: Deliver = "document",
     ) -> None:
         """Give an existing id another query, at once and in its old place in the order."""
         check_text("an id", id)
-        check_text("a query", query)
+        query, namespaces = text_and_namespaces(query, namespaces)
         self._native.replace(id, query, self._settings(namespaces, ordered, deliver))
         self.revision += 1
 
@@ -201,7 +223,23 @@ class Index:
         self.revision += 1
         return count
 
-    def catch_up(self, gone: Iterable[str], added: Iterable[tuple[str, str] | Subscription]) -> None:
+    def update(self, subscriptions: Items | QueriesById) -> None:
+        """Add all of them, and replace those whose ids exist, in one change: all, or none if one is refused.
+
+        Takes what `add_many` takes, but no tables. Unlike with `index[id] = query`, a replaced one goes to the end of
+        the order.
+        """
+        rows = from_items(subscriptions)
+        if len(self.missing(pair_of(row)[0] for row in rows)) == len(rows):
+            self.add_many(rows)
+        else:
+            self.catch_up((), rows)
+
+    def clear(self) -> None:
+        """Take all subscriptions out."""
+        self.remove_many(self)
+
+    def catch_up(self, gone: Iterable[str], added: Items) -> None:
         """Bring a loaded index up to date, in one change: what it missed since it was saved.
 
         Ids in `gone` are removed, and so are those in `added`, wherever they exist; then all of `added` are added, at
@@ -235,6 +273,51 @@ class Index:
         check_text("an id", id)
         name, query, namespaces, ordered, elements = self._native.find(id)
         return Subscription(name, query, namespaces, ordered, "elements" if elements else "document")
+
+    def __setitem__(self, id: str, query: AnyQuery | Subscription) -> None:
+        """Add a subscription, or replace the one of this id in its place. Of a Subscription, its own id gives way."""
+        check_text("an id", id)
+        if isinstance(query, Subscription):
+            namespaces, ordered, deliver = query.namespaces, query.ordered, query.deliver
+            self._set(id, query.query, namespaces=namespaces, ordered=ordered, deliver=deliver)
+        else:
+            self._set(id, query)
+
+    def _set(self, id: str, query: AnyQuery, **settings: Any) -> None:
+        while True:
+            try:
+                return self.replace(id, query, **settings)
+            except UnknownIdError:
+                pass
+            try:
+                return self.add(id, query, **settings)
+            except QueryError as error:  # of an id that another thread has added since
+                if error.code != "TC141":
+                    raise
+
+    def __delitem__(self, id: str) -> None:
+        """As `remove`."""
+        self.remove(id)
+
+    def get(self, id: str) -> Subscription | None:
+        """The subscription of this id, or None."""
+        try:
+            return self[id]
+        except UnknownIdError:
+            return None
+
+    def keys(self) -> list[str]:
+        """The ids, in the order of addition."""
+        return list(self)
+
+    def items(self) -> list[tuple[str, Subscription]]:
+        """(id, Subscription) of all of them, in the order of addition. For many, `subscriptions()` is a table."""
+        ids, queries, numbers, settings = self._native.subscriptions()
+        items = []
+        for id, query, number in zip(ids, queries, numbers, strict=True):
+            namespaces, ordered, elements = settings[number]
+            items.append((id, Subscription(id, query, namespaces, ordered, "elements" if elements else "document")))
+        return items
 
     def subscriptions(self) -> pa.Table:
         """All of them, in the order of addition, with the columns that add_many takes; namespaces are complete."""
@@ -579,10 +662,12 @@ class Index:
         """
         self._native.drop_caches()
 
-    def _settings(self, namespaces: Mapping[str, str] | None, ordered: bool, deliver: str) -> _native.Settings:
+    def _settings(self, namespaces: AnyNamespaces | None, ordered: bool, deliver: str) -> _native.Settings:
         if deliver not in ("document", "elements"):
             raise ValueError(f'deliver must be "document" or "elements", got {deliver!r}')
         bindings = {**self._namespaces, **check_namespaces(namespaces)} if namespaces else self._namespaces
+        if bindings.get("") == "" and "" not in self._namespaces:  # that is what holds anyway
+            bindings = {prefix: uri for prefix, uri in bindings.items() if prefix}
         return _native.Settings(bindings, bool(ordered), deliver == "elements")
 
     def _settings_of(self, item: tuple[str, str] | Subscription) -> _native.Settings:

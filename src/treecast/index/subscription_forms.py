@@ -2,6 +2,7 @@
 
     table = table_of(frame)                          # Arrow, pandas, polars, Spark; None where it is no table
     items = from_items([("q1", "/a"), {"id": "q2", "query": "/b"}])
+    items = from_items({"q1": "/a", "q2": treecast.parse("/b")})
 
 `Index.add_many` takes them all. Files of subscriptions are read by `treecast.inputs.subscriptions`, which takes these
 forms as well. pandas, polars and Spark are recognised without being imported.
@@ -15,11 +16,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from treecast.arguments import check_namespaces
 from treecast.errors import PipelineError, QueryError
 from treecast.model import Deliver, Subscription
+from treecast.query import Query, Transformation, text_and_namespaces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +36,10 @@ Check = Callable[[Mapping[str, str], bool, Deliver], object]
 REFUSED_FIELDS = ("row", "id", "query", "code", "message", "position")
 
 
-FORMS = "pairs, mappings, Subscriptions, an Arrow table, or a DataFrame of pandas, polars or Spark"
+FORMS = (
+    "a mapping of ids to queries, pairs, mappings, Subscriptions, an Arrow table, "
+    "or a DataFrame of pandas, polars or Spark"
+)
 
 
 def table_of(source: Any) -> pa.Table | None:
@@ -157,7 +163,10 @@ def from_items(items: Iterable[Any]) -> list[tuple[str, str] | Subscription]:
         message = f"cannot infer the format of an object of the type {type(items).__name__}"
         hint = "call its collect() first" if hasattr(items, "collect") else f"subscriptions are {FORMS}"
         raise QueryError(message, code="TC194", hint=hint)
-    return [item if type(item) is tuple and len(item) == 2 else _item(item) for item in items]
+    if isinstance(items, Mapping):
+        items = items.items()
+    # Pairs of texts are what a million subscriptions come as: they need nothing.
+    return [item if type(item) is tuple and len(item) == 2 and type(item[1]) is str else _item(item) for item in items]
 
 
 def _item(item: Any) -> tuple[str, str] | Subscription:
@@ -169,12 +178,31 @@ def _item(item: Any) -> tuple[str, str] | Subscription:
             raise _bad(f"a subscription has no field {sorted(unknown)[0]!r}", f"the fields are {', '.join(FIELDS)}")
         if item.get("id") is None or item.get("query") is None:
             raise _bad("a subscription needs an id and a query", 'for example {"id": "q1", "query": "/a/b"}')
-        settings = _settings(*map(item.get, FIELDS[2:]))
-        return Subscription(item["id"], item["query"], *settings)
+        namespaces, ordered, deliver = _settings(*map(item.get, FIELDS[2:]))
+        if isinstance(item["query"], (Query, Transformation)):
+            return _parsed_item(item["id"], item["query"], namespaces, ordered, deliver)
+        return Subscription(item["id"], item["query"], namespaces, ordered, deliver)
     if isinstance(item, (tuple, list)) and len(item) == 2:
-        return (item[0], item[1])
-    hint = 'write ("q1", "/a/b"); of a dict of queries by id, give its items()'
+        id, query = item
+        if isinstance(query, (Query, Transformation)):
+            return _parsed_item(id, query)
+        return replace(query, id=id) if isinstance(query, Subscription) else (id, query)
+    hint = 'write ("q1", "/a/b"); of an index, give its items()'
     raise _bad(f"a subscription is an (id, query) pair, a mapping or a Subscription, not {type(item).__name__}", hint)
+
+
+def _parsed_item(
+    id: str,
+    query: Query | Transformation,
+    namespaces: Mapping[str, str] | None = None,
+    ordered: bool = False,
+    deliver: Deliver = "document",
+) -> Subscription:
+    try:
+        text, bindings = text_and_namespaces(query, namespaces)
+    except ValueError as error:
+        raise _bad(str(error), "leave out its namespaces here") from None
+    return Subscription(id, text, check_namespaces(bindings), ordered, deliver)
 
 
 def namespaces_of(value: Any) -> dict[str, str]:
@@ -182,7 +210,8 @@ def namespaces_of(value: Any) -> dict[str, str]:
     if value is None or value == "":
         return {}
     if isinstance(value, Mapping):
-        return {prefix: uri for prefix, uri in value.items() if uri is not None}
+        bound = {prefix: uri for prefix, uri in value.items() if uri is not None}
+        return check_namespaces(bound) if None in bound else bound
     if isinstance(value, str):
         if value.lstrip().startswith("{"):
             try:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 from treecast import _native
 from treecast.arguments import check_namespaces, check_text, kind_of
@@ -25,13 +26,16 @@ from treecast.query.cover import covers
 from treecast.query.shapes import Shape, StepList, build_list, build_shape
 from treecast.query.tree import Path, build_paths
 
-__all__ = ["Query", "Transformation", "parse"]
+__all__ = ["AnyNamespaces", "AnyQuery", "Query", "Transformation", "parse"]
+
+AnyNamespaces: TypeAlias = Mapping[str, str] | Mapping[str | None, str]
+"""Bindings of prefixes; "", or None as in lxml's `nsmap`, binds the element names without prefix."""
 
 
-def parse(text: str, *, namespaces: Mapping[str, str] | None = None) -> Query | Transformation:
+def parse(text: str, *, namespaces: AnyNamespaces | None = None) -> Query | Transformation:
     """Parse a subscription's text, or raise QueryError: a path gives a Query, anything that builds a Transformation.
 
-    `namespaces` binds prefixes, and "" the element names without prefix.
+    `namespaces` binds prefixes, and "" (or None, as in lxml's `nsmap`) the element names without prefix.
     """
     check_text("a query", text)
     return Transformation(text, namespaces) if _native.is_transformation(_encode(text)) else Query(text, namespaces)
@@ -88,7 +92,7 @@ class Query(_Text):
 
     __slots__ = ("_native",)
 
-    def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
+    def __init__(self, text: str, namespaces: AnyNamespaces | None = None) -> None:
         check_text("a query", text)
         bindings = check_namespaces(namespaces)
         self._native = _native.parse(_encode(text), _pairs(bindings))
@@ -144,7 +148,7 @@ class Transformation(_Text):
 
     __slots__ = ("_native",)
 
-    def __init__(self, text: str, namespaces: Mapping[str, str] | None = None) -> None:
+    def __init__(self, text: str, namespaces: AnyNamespaces | None = None) -> None:
         check_text("a query", text)
         bindings = check_namespaces(namespaces)
         self._native = _native.parse_transformation(_encode(text), _pairs(bindings))
@@ -167,3 +171,21 @@ class Transformation(_Text):
 
     def __str__(self) -> str:
         return self._native.text()
+
+
+AnyQuery: TypeAlias = str | Query | Transformation
+"""What an index takes: the text of a query, or a query that has been parsed."""
+
+
+def text_and_namespaces(query: AnyQuery, namespaces: AnyNamespaces | None) -> tuple[str, AnyNamespaces | None]:
+    """The text to add to an index, and its bindings.
+
+    A parsed query keeps those that it was parsed with, so it means the same in every index: where it does not bind
+    unprefixed names, they are in no namespace.
+    """
+    if not isinstance(query, _Text):
+        check_text("a query", query)
+        return query, namespaces
+    if namespaces:
+        raise ValueError("a parsed query has its namespaces already: give them to treecast.parse()")
+    return query.text, {"": "", **query.namespaces}
