@@ -25,7 +25,7 @@ from support.rounds_conditions import condition_words
 from test_cases import CASES
 
 import treecast
-from treecast.spark import match, matches, split
+from treecast.spark import match, matches, register, split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -203,6 +203,37 @@ def test_the_column_for_plans_of_ones_own(spark: SparkSession) -> None:
     rows = {row.n: row.all for row in documents.select("n", column.alias("all")).collect()}
     assert [item.subscription for item in rows[1]] == ["a", "b"]
     assert rows[2] == [] and [(item.subscription, item.error.code) for item in rows[3]] == [(None, "TC209")]
+
+
+def test_column_and_function_take_the_settings_of_an_index(spark: SparkSession) -> None:
+    subscriptions = [("greeting", '/n:a[. = "hello world"]'), ("deep", "//n:b")]
+    settings: dict[str, Any] = {
+        "namespaces": {"n": "urn:n"},
+        "limits": treecast.Limits(depth_max=2),
+        "entities": {"who": "world"},
+    }
+    texts = ["<a xmlns='urn:n'>hello &who;</a>", "<a xmlns='urn:n'><b><c/></b></a>", "<a>hello &other;</a>"]
+    documents = spark.createDataFrame(list(enumerate(texts)), "n int, document string")
+    expected = {
+        (row.n, row.subscription, row.error and row.error.code)
+        for row in match(documents, subscriptions, on_error="report", **settings).collect()
+    }
+    assert {code for _, _, code in expected} == {None, "TC302", "TC206"}
+
+    column = matches("document", subscriptions, on_error="report", session=spark, **settings)
+    register(spark, "wanted_with_settings", subscriptions, on_error="report", **settings)
+    documents.createOrReplaceTempView("inbox_with_settings")
+    for rows in (
+        documents.select("n", column.alias("ids")),
+        spark.sql("SELECT n, wanted_with_settings(document) AS ids FROM inbox_with_settings"),
+    ):
+        assert {
+            (row.n, item.subscription, item.error and item.error.code) for row in rows.collect() for item in row.ids
+        } == expected
+    with pytest.raises(ValueError, match="give them to it"):
+        matches("document", treecast.Index(), session=spark, **settings)
+    with pytest.raises(ValueError, match="give them to it"):
+        register(spark, "wanted_with_settings", treecast.Index(), **settings)
 
 
 def test_an_index_and_a_saved_one_do_as_well(spark: SparkSession, tmp_path: Path) -> None:

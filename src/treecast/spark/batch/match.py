@@ -72,16 +72,21 @@ def matches(
     subscriptions: Subscriptions,
     *,
     on_error: Literal["raise", "report"] = "raise",
+    namespaces: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    entities: EntityTexts = None,
     session: SparkSession | None = None,
     cache_bytes_max: int = CACHE_BYTES_MAX,
 ) -> Column:
     """The ids as an array, for plans of your own: `documents.select("file", explode(matches("document", index)))`.
 
     With `on_error="report"` the array holds structs of `subscription` and `error`; a bad document has one, whose
-    `subscription` is null. The session is the active one, unless another is given.
+    `subscription` is null. `namespaces`, `limits` and `entities` are those of `match`. The session is the active one,
+    unless another is given.
     """
     form = answer_form(payloads=False, on_error=on_error)
-    return index_function(active_session(session), index_of(subscriptions), form, cache_bytes_max)(document)
+    index = index_of(subscriptions, IndexSettings(namespaces, limits, entities))
+    return index_function(active_session(session), index, form, cache_bytes_max)(document)
 
 
 def register(
@@ -90,18 +95,23 @@ def register(
     subscriptions: Subscriptions,
     *,
     on_error: Literal["raise", "report"] = "raise",
+    namespaces: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    entities: EntityTexts = None,
     cache_bytes_max: int = CACHE_BYTES_MAX,
 ) -> None:
     """`matches` as a function of SQL, for this session: `SELECT key, explode(wanted_by(document)) FROM inbox`.
 
-    The subscriptions are those of now. To change them, register again under the same name.
+    The subscriptions are those of now. To change them, register again under the same name. `namespaces`, `limits` and
+    `entities` are those of `match`.
     """
     if not name.isidentifier():
         raise PipelineError(
             f"{name!r} is no name of a function", code="TC703", hint="use letters, digits and underscores"
         )
     form = answer_form(payloads=False, on_error=on_error)
-    session.udf.register(name, index_function(session, index_of(subscriptions), form, cache_bytes_max))
+    index = index_of(subscriptions, IndexSettings(namespaces, limits, entities))
+    session.udf.register(name, index_function(session, index, form, cache_bytes_max))
 
 
 def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:
