@@ -12,7 +12,8 @@ shuffled. Where each subscriber is to get something of the documents, call `rend
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, Self
 
 from treecast.catalog.index_settings import IndexSettings
 from treecast.document import EntityTexts, Limits
@@ -22,11 +23,16 @@ from treecast.placement import Placement
 from treecast.spark.batch.answer_form import answer_form
 from treecast.spark.batch.place import SparkPlacement
 from treecast.spark.batch.plan import answer_rows, index_function, index_of, subscription_table
+from treecast.spark.internals import is_connect, jvm_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from treecast.spark.batch.plan import Subscriptions
+
+KEPT_MAX = 8
+"""Reports whose rows Spark keeps for `split`: a function for each batch of a stream may never release any."""
+_kept_splits: dict[int, Split] = {}
 
 REFUSED_TYPE = "row long, id string, query string, code string, message string, position long"
 
@@ -114,10 +120,50 @@ def register(
     session.udf.register(name, index_function(session, index, form, cache_bytes_max))
 
 
-def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:
+class Split(tuple["DataFrame", "DataFrame"]):
+    """Good rows and bad ones, as `split` gives them; a context that releases what it keeps of them.
+
+    Unpack it, or use it in a `with`. Once released, its DataFrames are good as before, but match again.
+    """
+
+    _kept: DataFrame | None = None
+
+    @classmethod
+    def of(cls, reported: DataFrame, kept: DataFrame | None) -> Split:
+        """The parts of a report. `kept` is the same report, if it is to be released."""
+        bad = reported.filter(reported["error"].isNotNull())
+        # A refused delivery has a subscription, a bad document has none.
+        parts = cls((without_errors(reported), bad.drop("payload" if has_payloads(reported) else "subscription")))
+        parts._kept = kept
+        return parts
+
+    def release(self) -> None:
+        """Let Spark drop the rows that it keeps for these parts."""
+        from pyspark.errors import PySparkException
+
+        _kept_splits.pop(id(self), None)
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            jvm_failures = () if is_connect(kept.sparkSession) else jvm_errors()
+            with suppress(PySparkException, OSError, *jvm_failures):  # a session that has ended has dropped them
+                kept.unpersist()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.release()
+
+
+def split(reported: DataFrame, *, persist: bool = True) -> Split:
     """Matches and rejected documents, apart: what `match(…, on_error="report")` gave, by its column `error`.
 
     Of what `render` gave: deliveries, and rejected documents and deliveries.
+
+    Each part is a query of its own, and would match all documents again. So Spark keeps the rows that one of them
+    computes, on the disks of the executors, for the other: of a batch, unless `persist=False`. `release()` of the
+    result, or its use in a `with`, drops them; so does the next `split` but seven of this process. A stream cannot be
+    kept, nor can a DataFrame on services without `persist`: there, write the report once and split what was written.
     """
     if "error" not in reported.columns:
         raise PipelineError(
@@ -125,10 +171,25 @@ def split(reported: DataFrame) -> tuple[DataFrame, DataFrame]:
             code="TC703",
             hint='call match(…, on_error="report") first',
         )
-    good = reported.filter(reported["error"].isNull()).drop("error")
-    # A refused delivery has a subscription, a bad document has none.
-    bad = reported.filter(reported["error"].isNotNull()).drop("payload" if has_payloads(reported) else "subscription")
-    return good, bad
+    if not persist or reported.isStreaming or _is_kept(reported):
+        return Split.of(reported, None)
+    from pyspark import StorageLevel
+
+    parts = Split.of(reported, reported.persist(StorageLevel.DISK_ONLY))
+    _kept_splits[id(parts)] = parts
+    if len(_kept_splits) > KEPT_MAX:
+        next(iter(_kept_splits.values())).release()
+    return parts
+
+
+def _is_kept(reported: DataFrame) -> bool:
+    level = reported.storageLevel
+    return level.useDisk or level.useMemory
+
+
+def without_errors(reported: DataFrame) -> DataFrame:
+    """The first part of `split`, for those that want no other."""
+    return reported.filter(reported["error"].isNull()).drop("error")
 
 
 def has_payloads(rows: DataFrame) -> bool:

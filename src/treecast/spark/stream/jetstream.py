@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from treecast.catalog.delivery_ids import message_id, message_key_fields
 from treecast.errors import PipelineError
 from treecast.names import HASHED, TOKEN
-from treecast.spark.batch.match import has_payloads, split
+from treecast.spark.batch.match import has_payloads, without_errors
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
@@ -112,7 +112,7 @@ class JetStream:
         """subject, key (which the id is made of), payload and row of each match."""
         from pyspark.sql import functions
 
-        good, _ = split(rows)
+        good = without_errors(rows)
         constants = {"stream": functions.lit(batch.stream), "batch": functions.lit(batch.number)}
         fields = [constants.get(name, functions.col(name)).alias(name) for name in message_key_fields(self.identity)]
         key = functions.to_json(functions.struct(*fields), {"ignoreNullFields": "false"})
