@@ -25,6 +25,7 @@ from lxml import etree
 from oracles.engine_support import ENGINES, check_refused, supported
 
 import treecast
+from treecast.index.explain import explain
 
 DIRECTORY = Path(__file__).parent / "cases"
 DECOYS = ("/a", "/*", "//b", "//b/c", "/a/*/c", "//*//*", "//@x", "/a/text()", "/zebra//quagga", "//a | //b", "/r//c",
@@ -135,6 +136,15 @@ def check(index: treecast.Index, case: Case, how: str) -> None:
     table = index.match_many([case.document, case.document])
     rows = sorted(zip(table["document"].to_pylist(), table["subscription"].to_pylist(), strict=True))
     assert rows == sorted((row, id_) for row in (0, 1) for id_ in case.expected), how
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.topic}: {case.name}")
+def test_explanations_agree_with_the_case(case: Case) -> None:
+    for s in case.subscriptions:
+        explanation = explain(case.document, s.query, namespaces=s.namespaces, ordered=case.ordered)
+        assert explanation.matched == (s.id in case.expected), s.query
+        assert (explanation.miss is None, explanation.undecided) == (explanation.matched, ""), s.query
+        assert str(explanation), s.query
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from generators.conditions import ConditionDrawer, draw_valued_document
 from generators.paths_and_documents import Vocabulary
 from lxml import etree
 from oracles.differential import PARSER
+from oracles.ordered_patterns import Oracle, draw_pattern, draw_small_document
 
 import treecast
 from treecast import Index, _native
@@ -83,7 +84,7 @@ does not match //item[last()][3]
 does not match /news/item/summary/p
   /news     /news[1], line 1
   /item     /news[1]/item[1], line 2
-  /summary  nothing below /news[1]/item[1]""",
+  /summary  nothing below /news[1]/item[1]; no element is called summary""",
     ),
     (
         NEWS,
@@ -91,7 +92,7 @@ does not match /news/item/summary/p
         {},
         """\
 does not match /letter
-  /letter  nothing""",
+  /letter  nothing; no element is called letter""",
     ),
     (
         NEWS,
@@ -113,7 +114,7 @@ does not match /letter/p | /news/item/summary | //p
   nearest: /news/item/summary
   /news     /news[1], line 1
   /item     /news[1]/item[1], line 2
-  /summary  nothing below /news[1]/item[1]""",
+  /summary  nothing below /news[1]/item[1]; no element is called summary""",
     ),
     (
         NEWS,
@@ -133,7 +134,7 @@ does not match //item[body and (@n = 3 or not(@lang))]
 does not match /news[item[@n and not(@lang = 'en')]][contains(item/title, 'Two')]
   /news  /news[1], line 1
          [item[@n and not(@lang = 'en')]] is true: /news[1]/item[2]
-         [contains(item/title, 'Two')] is false: /news[1]/item[1]/title[1] is "One\"""",
+         [contains(item/title, 'Two')] is false: /news[1]/item[1]/title[1], the first of 2, is "One\"""",
     ),
     (
         SPACED,
@@ -160,8 +161,9 @@ does not match /a/b
         {"namespaces": {"c": "urn:3"}},
         """\
 does not match /*[local-name()='a']/c:b
-  /*[local-name()='a']  /p:a[1], line 1
-  /c:b                  nothing; only the namespace differs: /p:a[1]/p:b[1], line 1, is in "urn:1", \
+  /*    /p:a[1], line 1
+        [local-name()='a'] is true: local-name() is "a"
+  /c:b  nothing; only the namespace differs: /p:a[1]/p:b[1], line 1, is in "urn:1", \
 the query wants "urn:3\"""",
     ),
     (
@@ -192,7 +194,7 @@ does not match /a[b]/c
 does not match /a[b and @x]/c
   /a  /a[1], line 1
       [b and @x] is false:
-        @x is false: there is none""",
+        @x is false: there is none; no attribute is called x""",
     ),
     (
         b"<a><b><c k='1'/></b><b/></a>",
@@ -212,6 +214,125 @@ does not match /a[b[c[@k > 1]]/d or b[2][c]]
 @pytest.mark.parametrize(("document", "query", "options", "expected"), GOLDEN)
 def test_golden(document: bytes, query: str, options: dict[str, Any], expected: str) -> None:
     assert str(explain(document, query, **options)) == expected
+
+
+# --- reasons ---------------------------------------------------------------------------------------------------------
+
+RECORDS = b"""<r><a n="5"><b>20x</b><date>2026-12-17</date></a><a n="7" Code="k"><b> 12 </b><c/></a><a/></r>"""
+REASONS = [
+    ("count(//a) > 1", "count(//a) is 3; //a selects /r[1]/a[1] and 2 more"),
+    ("count(//d) > 1", "count(//d) is 0; there is no //d; no element is called d"),
+    ("(//a)[1]", "it is number 1 of 3"),
+    ("(//a | //b)[2]", "it is number 2 of 5"),
+    ("//a[following-sibling::c]", "there is none"),
+    ("//a[@n + 1 = 6]", '@n + 1 is 6; /r[1]/a[1]/@n is "5"'),
+    ("//a[@n + 1 = 7]", '@n + 1 is 6; /r[1]/a[1]/@n is "5"'),
+    ("//a[@z + 1 = 7]", "@z + 1 is NaN; there is no @z; no attribute is called z"),
+    ('//b[normalize-space() = "12"]', 'normalize-space() is "12"; /r[1]/a[2]/b[1] is " 12 "'),
+    ('//b[matches(., "^20")]', '/r[1]/a[1]/b[1] is "20x"'),
+    ("//a[date > 5]", '/r[1]/a[1]/date[1] is "2026-12-17", which is no number in XPath 1.0'),
+    (
+        '//a[date < "2027-01-01"]',
+        '/r[1]/a[1]/date[1] is "2026-12-17", which is no number in XPath 1.0; "2027-01-01" is no number in XPath 1.0',
+    ),
+    ("sum(//b) > 1", 'sum(//b) is NaN; /r[1]/a[1]/b[1], one of 2, is "20x", which is no number in XPath 1.0'),
+    ("sum(//a/@n) = 12", 'sum(//a/@n) is 12; /r[1]/a[1]/@n is "5", /r[1]/a[2]/@n is "7"'),
+    ("//r[a/b = 12]", '/r[1]/a[2]/b[1], one of 2, is " 12 "'),
+    (
+        "//r[a/@n = a/b]",
+        '/r[1]/a[1]/@n is "5", /r[1]/a[2]/@n is "7"; /r[1]/a[1]/b[1] is "20x", /r[1]/a[2]/b[1] is " 12 "',
+    ),
+    ("//r[a/@n < a/b]", '/r[1]/a[1]/@n, one of 2, is "5"; /r[1]/a[2]/b[1], one of 2, is " 12 "'),
+    ("//a[b = c = false()]", '/r[1]/a[1]/b[1] is "20x"; there is no c; b = c is false'),
+    ("//a[position() mod 2 = 0]", "position() mod 2 is 0; it is number 2 of 3"),
+    ("//a[last() - 1]", "last() - 1 is 2; it is number 2 of 3"),
+    ("//a[not(c) and (b or @m)]", "not(c) is true (there is none), (b or @m) is true (b is true (/r[1]/a[1]/b[1]))"),
+    ("//r[a | b]", "/r[1]/a[1] and 2 more"),
+    ("//a[contains(concat(b, @n), '20')]", 'concat(b, @n) is "20x5"; /r[1]/a[1]/b[1] is "20x"; /r[1]/a[1]/@n is "5"'),
+    ("//r[starts-with(a/b, '2')]", '/r[1]/a[1]/b[1], the first of 2, is "20x"'),
+    ("//a[string-length(b)]", 'string-length(b) is 3; /r[1]/a[1]/b[1] is "20x"; it is number 1 of 3'),
+    ("//a[lang('en')]", "there is no ancestor-or-self::*[@xml:lang][1]/@xml:lang"),
+    ("//a[b[. = 'y']]", "/r[1]/a[1]/b[1] comes so far, but [. = 'y'] is false: /r[1]/a[1]/b[1] is \"20x\""),
+    ("//b[../a = .]", 'there is no ../a; /r[1]/a[1]/b[1] is "20x"'),
+    ("//a[true()]", "whatever the document holds"),
+    ("'' = 1", '"" is no number in XPath 1.0'),
+    ("1 div 0 = 0", "1 div 0 is Infinity"),
+    ("1 div 3 = 0", "1 div 3 is 0.3333333333333333"),
+    ("//a[@code]", "there is none; no attribute is called code; did you mean @Code?"),
+    ("//a[dates]", "there is none; no element is called dates; did you mean date?"),
+]
+
+
+@pytest.mark.parametrize(("query", "reason"), REASONS)
+def test_a_reason_names_each_value(query: str, reason: str) -> None:
+    explanation = explain(RECORDS, query)
+    (condition,) = explanation.steps[-1].conditions
+    assert condition.holds is explanation.matched
+    assert condition.reason == reason
+
+
+def test_operands_are_data() -> None:
+    explanation = explain(RECORDS, "//a[@n * 2 > date]")
+    product, date, number = explanation.steps[0].conditions[0].operands
+    assert (product.text, product.type, product.value) == ("@n * 2", "number", "10")
+    assert (number.text, number.type, number.use, number.value, number.count) == ("@n", "items", "first", "5", 1)
+    assert (date.text, date.use, date.not_numbers) == ("date", "any", ("2026-12-17",))
+    assert [place.path for place in date.places] == ["/r[1]/a[1]/date[1]"]
+    told = json.loads(json.dumps(explain(RECORDS, "number(//date) = 1").to_dict(), allow_nan=False))
+    assert [operand["value"] for operand in told["steps"][0]["conditions"][0]["operands"]] == ["NaN", "2026-12-17"]
+
+
+def test_long_values_of_operands_are_cut() -> None:
+    (condition,) = explain(b"<a>" + b"x" * 500 + b"</a>", "/a[concat(., 'y') = 'z']").steps[0].conditions
+    assert [operand.value for operand in condition.operands] == ["x" * 200 + "…"] * 2
+    assert condition.reason == f'concat(., \'y\') is "{"x" * 60}…"; /a[1] is "{"x" * 60}…"'
+
+
+@pytest.mark.parametrize(
+    ("query", "stop"),
+    [
+        ("//b/../c/d", "/d  nothing below /r[1]/a[2]/c[1]; no element is called d"),
+        ("//c/following-sibling::b", "/following-sibling::b  nothing from /r[1]/a[2]/c[1]"),
+        ("(//a/c)[1]/b", "/b      nothing below /r[1]/a[2]/c[1]"),
+        ("//record", "//record  nothing; no element is called record"),
+        ("/r/bb", "/bb  nothing below /r[1]; no element is called bb; did you mean b?"),
+        ("/R/a", "/R  nothing; no element is called R; did you mean r?"),
+        ("//a/@code", "/@code  nothing below /r[1]/a[1]; no attribute is called code; did you mean @Code?"),
+    ],
+)
+def test_near_misses_on_every_axis(query: str, stop: str) -> None:
+    """And the most similar name, where the document has none that is written so."""
+    assert " ".join(str(explain(RECORDS, query)).splitlines()[-1].split()) == " ".join(stop.split())
+
+
+def test_paths_on_every_axis_are_shown_step_by_step() -> None:
+    explanation = explain(RECORDS, "(//c/preceding-sibling::b)[1]/../following-sibling::a")
+    assert [(step.text, step.place.path) for step in explanation.steps] == [
+        ("//c", "/r[1]/a[2]/c[1]"),
+        ("/preceding-sibling::b", "/r[1]/a[2]/b[1]"),
+        ("(//c/preceding-sibling::b)", "/r[1]/a[2]/b[1]"),
+        ("/..", "/r[1]/a[2]"),
+        ("/following-sibling::a", "/r[1]/a[3]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "//a[1]" * 256,
+        "/a" + "/[b]" * 1300,
+        "/a[" + " and ".join(["b != '1'"] * 1600) + "]",
+        "/a[" + "(" * 60 + "b" + ")" * 60 + "]",
+        "/a" + "[b" * 30 + "]" * 30,
+    ],
+)
+def test_the_longest_queries_are_explained(query: str) -> None:
+    """As written they have more entries than as patterns; no limit but that of patterns holds."""
+    index = Index()
+    index.add("q", query)
+    explanation = index.explain(b"<a><b/></a>", "q")
+    assert explanation.matched == bool(index.match(b"<a><b/></a>"))
+    assert str(explanation)
 
 
 # --- places ----------------------------------------------------------------------------------------------------------
@@ -377,6 +498,27 @@ def test_near_misses_against_lxml() -> None:
     assert min(misses.values()) > 100
 
 
+def test_ordered_patterns_against_brute_force() -> None:
+    random = Random("ordered explanations")
+    seen = {True: 0, False: 0, "early": 0}
+    for _ in range(100):
+        document = draw_small_document(random)
+        oracle = Oracle(document)
+        for pattern in [draw_pattern(random) for _ in range(10)]:
+            query = pattern.written(branch=False)
+            explanation = explain(document, query, ordered=True)
+            matched = bool(oracle.selected(pattern))
+            assert (explanation.matched, explanation.miss is None) == (matched, matched), query
+            seen[matched] += 1
+            seen["early"] += "too early" in str(explanation)
+            if matched:
+                last = explanation.steps[-1].place
+                selected = _native.select(document, query.encode(), (), True)
+                assert (last.kind, last.path) == first_path(document, selected[0]), query
+                assert all(condition.holds for step in explanation.steps for condition in step.conditions)
+    assert min(seen.values()) > 10
+
+
 # --- of an index -----------------------------------------------------------------------------------------------------
 
 
@@ -418,7 +560,13 @@ def test_the_guide_shows_what_is_printed(tmp_path: Path, capsys: pytest.CaptureF
     assert document
     (tmp_path / "news.xml").write_text(document[1])
     shown = re.findall(r"\$ treecast explain -q '([^']*)' news.xml\n(.*?)```", guide, re.DOTALL)
-    assert len(shown) == 2
+    assert len(shown) == 3
     for query, printed in shown:
         assert main(["explain", "-q", query, str(tmp_path / "news.xml")]) == 0
         assert capsys.readouterr().out.replace(f"{tmp_path}/", "") == printed
+    examples = re.findall(r"`(\[.*?\])` is (true|false): (.*) \|\n", guide)
+    assert len(examples) == 7
+    item = b'<item n="6"><tag>a</tag><tag>b</tag><date>2026-12-17</date></item>'
+    for condition, truth, reason in examples:
+        (said,) = explain(item, f"/item{condition}").steps[0].conditions
+        assert said.sentence == f"{condition} is {truth}: {reason}"

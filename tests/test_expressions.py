@@ -23,7 +23,7 @@ from treecast.placement.placement import violations
 
 ROUNDS_EACH = {
     "grammar": fewer(8), "plain names": fewer(5), "edges": fewer(5), "canonical texts": fewer(3),
-    "explanations": fewer(2), "columns": fewer(6), "marks": fewer(6),
+    "explanations": fewer(2), "reasons": fewer(8), "columns": fewer(6), "marks": fewer(6),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 import treecast
+from treecast.index.explain import Condition
 from treecast.query import Transformation
 from treecast.query.shapes import Change, Choice, Flwr, For, OrderBy, StepList, Where
 
@@ -338,16 +339,27 @@ def test_explained_by_its_where_clause() -> None:
     assert missed.explain(b"<a b='1'/>", "t").matched
 
 
+def stopped_by(condition: Condition) -> str:
+    """The condition because of which its one operand is nothing."""
+    (operand,) = condition.operands
+    assert operand.miss is not None
+    assert operand.miss.condition is not None
+    return operand.miss.condition.text
+
+
 def test_explained_by_its_later_fors() -> None:
     index = treecast.Index()
     index.add("t", "for $a in $msg/a, $b in $a/b where $b/@k = 'x' and count($b/c) > 1 return $b")
     failed = index.explain(b"<a><b k='y'/></a>", "t").failed
     assert failed is not None
     assert failed.text == "$b in $a/b"
-    assert [part.text for part in failed.parts] == ["$b/@k = 'x'"]
+    assert stopped_by(failed) == "$b/@k = 'x'"
     assert failed.reason == "/a[1]/b[1] comes so far, but $b/@k = 'x' is false: /a[1]/b[1]/@k is \"y\""
     failed = index.explain(b"<a><b k='x'><c/></b></a>", "t").failed
     assert failed is not None
-    assert [part.text for part in failed.parts] == ["count($b/c) > 1"]
-    assert index.explain(b"<a><d/></a>", "t").failed.reason == "there is none"  # type: ignore[union-attr]
+    assert stopped_by(failed) == "count($b/c) > 1"
+    assert failed.reason.endswith("[position()>1] is false: it is number 1 of 1")
+    failed = index.explain(b"<a><d/></a>", "t").failed
+    assert failed is not None
+    assert failed.reason == "there is none; no element is called b"
     assert index.explain(b"<a><b k='x'><c/><c/></b></a>", "t").matched

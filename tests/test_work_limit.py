@@ -198,11 +198,19 @@ def test_a_step_list_is_limited() -> None:
 
 
 def test_explain(index: treecast.Index) -> None:
-    with pytest.raises(treecast.LimitError) as caught:
-        index.explain(DEEP, "heavy")
-    assert caught.value.code == "TC340"
-    with pytest.raises(treecast.LimitError, match="TC340"):
-        explain(DEEP, HEAVY, limits=SMALLEST)
+    """What is undecided is said to be, with its parts as far as they are known."""
+    explanation = index.explain(DEEP, "heavy")
+    assert explanation.matched is None
+    assert "TC340" in explanation.undecided and "work_per_item_max" in explanation.undecided
+    assert str(explanation).startswith(f"may or may not match {HEAVY}\n  undecided: TC340 ")
+    query = f"/b[count(//*) > 2 and {HEAVY} and count(//b) > 5000]"
+    (condition,) = explain(DEEP, query, limits=SMALLEST).steps[0].conditions
+    assert [part.holds for part in condition.parts] == [True, None, False]
+    assert [part.reason.partition(";")[0] for part in condition.parts] == [
+        "count(//*) is 500",
+        "deciding takes too many steps",
+        "count(//b) is 500",
+    ]
     assert explain(DEEP, HEAVY).matched
 
 

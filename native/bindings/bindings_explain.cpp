@@ -39,22 +39,36 @@ Query read_query(std::string_view text, const Pairs& namespaces, bool ordered, M
     return query;
 }
 
-// A document, read here unless it is read already, and an evaluator of it that keeps to the limit of work.
-class EvaluatedDocument {
+// A document, read here unless it is read already.
+class ReadDocument {
     Reader reader_;
 
 public:
-    EvaluatedDocument(nb::handle given, const Limits& limits, const EntityTexts* entities = nullptr)
+    ReadDocument(nb::handle given, const Limits& limits, const EntityTexts* entities = nullptr)
         : reader_(limits, entities ? entities->texts : nullptr),
           document(nb::isinstance<HeldDocument>(given) ? *nb::cast<const HeldDocument&>(given)
-                                                       : reader_.read(view(nb::cast<nb::bytes>(given)))) {
+                                                       : reader_.read(view(nb::cast<nb::bytes>(given)))) {}
+
+    const Document& document;
+};
+
+// The same with an evaluator that keeps to the limit of work.
+class EvaluatedDocument : public ReadDocument {
+public:
+    EvaluatedDocument(nb::handle given, const Limits& limits, const EntityTexts* entities = nullptr) : ReadDocument(given, limits, entities) {
         evaluator.begin(document);
         evaluator.allow(work_max(document, limits.work_per_item_max));
     }
 
-    const Document& document;
     Evaluator evaluator;
 };
+
+// (kind, path, line, column, start, end, value, namespace, tag line, tag column)
+nb::tuple place_tuple(const Place& place, const std::string& value) {
+    static const char* const kinds[] = {"document", "element", "attribute", "text", "comment", "instruction"};
+    return nb::make_tuple(kinds[static_cast<int>(place.kind)], place.path, place.line, place.column, place.start, place.end,
+                          nb::str(value.data(), value.size()), place.uri, place.tag_line, place.tag_column);
+}
 
 // The steps that deciding takes; fails if that is more than the limit allows.
 uint64_t work(const nb::bytes& document, const nb::bytes& query, const Pairs& namespaces, bool ordered, const Limits& limits) {
@@ -112,126 +126,109 @@ std::vector<std::vector<uint32_t>> satisfied_queries(const std::vector<nb::bytes
 }
 
 // The tuples that src/treecast/index/explain.py turns into its classes. The order of fields is the same there.
-class Teller {
+class ExplanationTuples {
 public:
-    // `origins` are those of a transformation's matching part, `written` is its text.
-    Teller(const Document& document, const Query& query, const std::vector<Origin>& origins, std::string_view written)
-        : document_(document), query_(query), origins_(origins), written_(written), places_(document) {}
+    // `origins` are those of a transformation's matching part, `text` is its text.
+    ExplanationTuples(Explainer& explainer, const Document& document, const Query& written, const std::vector<Origin>& origins, std::string_view text)
+        : explainer_(explainer), written_(written), origins_(origins), text_(text), places_(document) {}
 
-    static constexpr size_t value_bytes_max = 200;
-
-    // (the branch, steps, miss)
-    nb::tuple tell(const Explanation& explanation) const {
+    // (matched, why it is undecided, the branch, steps, miss, names of elements and of attributes if one is unknown)
+    nb::tuple of(const Explanation& explanation) {
         nb::list steps;
         for (const StepReason& step : explanation.steps)
-            steps.append(nb::make_tuple(written(query_.step(step.step)), place(step.item), conditions(step.conditions)));
-        return nb::make_tuple(text(query_.view(query_.path(explanation.branch).source)), nb::tuple(steps), miss(explanation));
+            steps.append(nb::make_tuple(step.step.size ? source(step.step) : nb::str("/*"), place(step.item), conditions(step.conditions)));
+        nb::object stopped = miss(explanation.miss.get());
+        nb::tuple names = is_unknown_ ? nb::make_tuple(this->names(false), this->names(true)) : nb::make_tuple(nb::tuple(), nb::tuple());
+        return nb::make_tuple(truth(explanation.matched), str(explanation.undecided), source(explanation.branch), nb::tuple(steps), stopped, names);
     }
 
 private:
-    static nb::object text(std::string_view utf8) { return nb::str(utf8.data(), utf8.size()); }
+    static nb::str str(std::string_view utf8) { return nb::str(utf8.data(), utf8.size()); }
+    nb::str source(Slice slice) const { return str(written_.view(slice)); }
+    static nb::object truth(Truth truth) { return truth == Truth::undecided ? nb::object(nb::none()) : nb::object(nb::bool_(truth == Truth::yes)); }
 
-    // (kind, the step as written, other, the namespace wanted) or None
-    nb::object miss(const Explanation& explanation) const {
-        static const char* const kinds[] = {"", "condition", "step", "namespace", "order"};
-        if (explanation.miss == Explanation::Miss::nothing) return nb::none();
-        const char* kind = kinds[static_cast<int>(explanation.miss)];
-        if (explanation.next == no_entry)
-            return nb::make_tuple(kind, written(query_.step(explanation.steps.back().step)), nb::none(), "");
-        const Step& step = query_.step(explanation.next);
-        return nb::make_tuple(kind, written(step), place(explanation.other), text(query_.uri(step)));
+    nb::tuple names(bool attributes) const {
+        nb::list made;
+        for (std::string_view name : places_.names(attributes)) made.append(str(name));
+        return nb::tuple(made);
     }
 
-    nb::tuple conditions(const std::vector<Reason>& reasons) const {
+    // (kind, the step, how far it came, the condition, other, the namespace wanted, goes down, unknown name, of an attribute) or None
+    nb::object miss(const Miss* miss) {
+        static const char* const kinds[] = {"condition", "step", "namespace", "order"};
+        if (!miss) return nb::none();
+        is_unknown_ |= !miss->unknown.empty();
+        return nb::make_tuple(kinds[static_cast<int>(miss->kind)], source(miss->step), place(miss->item),
+                              miss->condition ? condition(*miss->condition) : nb::none(), place(miss->other), str(miss->uri),
+                              miss->goes_down, str(miss->unknown), miss->is_attribute);
+    }
+
+    nb::tuple conditions(const std::vector<Reason>& reasons) {
         nb::list made;
         for (const Reason& reason : reasons) made.append(condition(reason));
         return nb::tuple(made);
     }
 
-    // (text, holds, kind, places, parts, position, last, out of order, other, the namespace wanted)
-    nb::tuple condition(const Reason& reason) const {
-        static constexpr std::string_view kinds[] = {"and", "or", "not", "exists", "compare", "", "position", "position", "position", "term"};
-        const Expr& expr = query_.expr(reason.expr);
-        std::string_view kind = expr.kind == ExprKind::call ? traits_of(expr.function).name : kinds[static_cast<int>(expr.kind)];
-        nb::list found;
-        for (const Evaluator::Item& item : reason.items) found.append(place(item));
-        std::string_view wanted = reason.wanting == no_entry ? std::string_view() : query_.uri(query_.step(reason.wanting));
-        return nb::make_tuple(source(expr), reason.holds, text(kind),
-                              nb::tuple(found), conditions(reason.parts), reason.position, reason.last,
-                              reason.out_of_order, place(reason.other_namespace), text(wanted));
+    // (text, holds, kind, operands, parts)
+    nb::object condition(const Reason& reason) {
+        static const char* const kinds[] = {"and", "or", "not", "position", "value"};
+        nb::list operands;
+        for (const Operand& one : reason.operands) operands.append(operand(one));
+        return nb::make_tuple(written(reason.source), truth(reason.holds), kinds[static_cast<int>(reason.kind)], nb::tuple(operands),
+                              conditions(reason.parts));
+    }
+
+    // (text, type, use, value, count, places, texts that are no numbers, miss)
+    nb::tuple operand(const Operand& operand) {
+        static const char* const types[] = {"items", "number", "string", "boolean", "undecided"};
+        static const char* const uses[] = {"value", "exists", "any", "first", "all"};
+        nb::list places, not_numbers;
+        for (uint32_t item : operand.items) places.append(place(item));
+        for (const std::string& text : operand.not_numbers) not_numbers.append(str(text));
+        return nb::make_tuple(str(operand.text), types[static_cast<int>(operand.type)], uses[static_cast<int>(operand.use)], str(operand.value),
+                              operand.count, nb::tuple(places), nb::tuple(not_numbers), miss(operand.miss.get()));
     }
 
     // A predicate as written; in a transformation, the condition that it came from.
-    nb::object source(const Expr& expr) const {
+    nb::object written(Slice predicate) const {
         for (const Origin& origin : origins_) {
-            if (origin.matching.begin != expr.source.begin || origin.matching.size != expr.source.size) continue;
-            std::string_view found = written_.substr(origin.written.begin, origin.written.size);
-            return origin.negated ? nb::object(nb::str(("not(" + std::string(found) + ")").c_str())) : text(found);
+            if (origin.matching.begin != predicate.begin || origin.matching.size != predicate.size) continue;
+            std::string found(text_.substr(origin.written.begin, origin.written.size));
+            return str(origin.negated ? "not(" + found + ")" : found);
         }
-        return text(query_.view(expr.source));
+        return source(predicate);
     }
 
-    // (kind, path, line, column, start, end, value, namespace, tag line, tag column) or None
-    nb::object place(Evaluator::Item item) const {
-        static const char* const kinds[] = {"element", "attribute", "text"};
-        if (item.index == none) return nb::none();
-        Place found = places_.find(item, value(item));
-        return nb::make_tuple(kinds[static_cast<int>(found.kind)], text(found.path), found.line, found.column, found.start,
-                              found.end, text(found.value), text(found.uri), found.tag_line, found.tag_column);
+    nb::object place(uint32_t item) {
+        if (item == none) return nb::none();
+        return place_tuple(places_.find(explainer_.table(), item), explainer_.value(item));
     }
 
-    // The string value, or its beginning: values may be as long as the document.
-    std::string value(Evaluator::Item item) const {
-        const Document& d = document_;
-        std::string found;
-        if (item.kind == StepKind::attribute) found = cut_text(d.value(d.attribute_value[item.index]), value_bytes_max + 1);
-        if (item.kind == StepKind::text) found = cut_text(d.value(d.text[item.index]), value_bytes_max + 1);
-        if (item.kind == StepKind::element)
-            for (uint32_t at = d.text_begin[item.index]; at < d.text_end[item.index] && found.size() <= value_bytes_max; ++at)
-                found += cut_text(d.value(d.text[at]), value_bytes_max + 4);
-        if (found.size() <= value_bytes_max) return found;
-        return std::string(cut_text(found, value_bytes_max)) + "…";
-    }
-
-    // The step with the slashes before it, and with the brackets that became part of its name test.
-    nb::object written(const Step& step) const {
-        std::string_view all = query_.written();
-        size_t begin = step.source.begin, end = step.source.end();
-        while (begin > 0 && (all[begin - 1] == '/' || all[begin - 1] == ' ')) --begin;
-        while (all[begin] == ' ') ++begin;
-        size_t bracket = all.find_first_not_of(" \t\r\n", end);
-        bool merged = bracket != std::string_view::npos && all[bracket] == '[' &&
-                      (step.predicates == no_entry || query_.expr(step.predicates).source.begin != bracket);
-        if (merged) {
-            size_t quote = all.find_first_of("\"'", bracket);
-            size_t closed = quote == std::string_view::npos ? quote : all.find(all[quote], quote + 1);
-            if (closed != std::string_view::npos) end = all.find(']', closed) + 1;
-        }
-        return text(all.substr(begin, end - begin));
-    }
-
-    const Document& document_;
-    const Query& query_;
+    Explainer& explainer_;
+    const Query& written_;
     const std::vector<Origin>& origins_;
-    const std::string_view written_;
+    const std::string_view text_;
     Places places_;
+    bool is_unknown_ = false;
 };
 
 // A Document, or bytes that are read here.
 nb::tuple explain(const nb::object& document, const nb::bytes& query, const Pairs& namespaces, bool ordered,
                   const Limits& limits, const EntityTexts* entities) {
-    Matching matching;
-    Query parsed = read_query(view(query), namespaces, ordered, &matching);
-    EvaluatedDocument opened(document, limits, entities);
-    Explanation explanation = Explainer(opened.evaluator).explain(parsed, ordered);
-    return Teller(opened.document, parsed, matching.origins, view(query)).tell(explanation);
+    Matching matching{std::string(view(query)), namespaces, {}};
+    Query parsed = read_query(view(query), namespaces, ordered, &matching), written;
+    parse_as_written(matching.text, matching.bindings, written);
+    ReadDocument opened(document, limits, entities);
+    const uint64_t steps = work_max(opened.document, limits.work_per_item_max);
+    Explainer explainer(opened.document, parsed, written, ordered, steps);
+    const Explanation explanation = explainer.explain();
+    return ExplanationTuples(explainer, opened.document, written, matching.origins, view(query)).of(explanation);
 }
 
 // Where everything is that a query selects, as far as `places_max`, with the strings of expressions there. Asked as a filter,
 // (query)[string(expression)]…, so that items of all kinds are selected and the expressions stand in their context.
 nb::list places(const nb::object& document, const nb::bytes& query, const std::vector<nb::bytes>& expressions, const Pairs& namespaces,
                 size_t places_max, const Limits& limits, const EntityTexts* entities) {
-    static const char* const kinds[] = {"document", "element", "attribute", "text", "comment", "instruction"};
     std::string text = "(";
     (text += view(query)) += ")[name()]";
     for (const nb::bytes& expression : expressions) ((text += "[string(") += view(expression)) += ")]";
@@ -246,10 +243,8 @@ nb::list places(const nb::object& document, const nb::bytes& query, const std::v
     Places places(opened.document);
     nb::list found;
     for (uint32_t item : items) {
-        Place place = places.find(terms.table(), item);
         std::string value;
         terms.append_string(item, value);
-        if (value.size() > Teller::value_bytes_max) value = std::string(cut_text(value, Teller::value_bytes_max)) + "…";
         nb::list values;
         uint32_t predicate = parsed.term(filter.predicates).next;
         for (; predicate != no_term; predicate = parsed.term(predicate).next) {
@@ -257,10 +252,7 @@ nb::list places(const nb::object& document, const nb::bytes& query, const std::v
             terms.string(predicate, {item, 1, 1}, string);
             values.append(nb::str(string.data(), string.size()));
         }
-        found.append(nb::make_tuple(
-            nb::make_tuple(kinds[static_cast<int>(terms.table().kind(item))], place.path, place.line, place.column, place.start, place.end,
-                           nb::str(value.data(), value.size()), place.uri, place.tag_line, place.tag_column),
-            nb::tuple(values)));
+        found.append(nb::make_tuple(place_tuple(places.find(terms.table(), item), shortened(value)), nb::tuple(values)));
     }
     return found;
 }

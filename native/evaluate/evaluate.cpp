@@ -171,10 +171,7 @@ bool Evaluator::prepare_expr(uint32_t index, bool nested, bool kept) {
         case ExprKind::position:
         case ExprKind::position_last:
         case ExprKind::last: positional = true; break;
-        case ExprKind::term:
-            positional = query_->term(expr.first).uses_position;
-            if (expr.value != no_entry) prepare_expr(expr.value, nested, false);     // only explanations ask for it
-            break;
+        case ExprKind::term: positional = query_->term(expr.first).uses_position; break;
     }
     grown(expr_plans_, index).positional = positional;
     if (kept) keep_parts(index);

@@ -88,6 +88,11 @@ public:
         return terms();
     }
 
+    // Of an ordered query, one predicate at a time. Whether it holds at an element, with its witnesses after `bound`,
+    // which becomes the last of them.
+    void open_ordered(const Query& query) { open(query, true); }
+    bool fits_condition(uint32_t expr, uint32_t element, uint32_t& bound);
+
     // The same for any paths and conditions in a query, wherever they start.
     // First enter() the query, then prepare what will be asked, then ask with the items that its variables stand for, by number.
     using Variables = std::span<const Item>;
@@ -121,7 +126,6 @@ public:
     }
 
 private:
-    friend class Explainer;
     void pause();                       // sees whether that was too much, or the call was interrupted
 
     // -- what is known about the query's entries; filled by prepare(), except names, which are resolved on first use
@@ -302,7 +306,6 @@ private:
     // -- ordered patterns
     bool fits(uint32_t step, uint32_t element, uint32_t goal);
     bool fits_branches(uint32_t step, uint32_t element, uint32_t& bound);
-    bool fits_condition(uint32_t expr, uint32_t element, uint32_t& bound);
     uint32_t first_witness(uint32_t step, uint32_t context, uint32_t after, uint32_t goal);
     uint32_t witness_of_first(const Expr& expr, uint32_t element, uint32_t after);
     bool continues(uint32_t step, uint32_t element, uint32_t after, uint32_t goal);

@@ -1,8 +1,10 @@
-// The Explainer: sets of items forward, one per step, then one chain of elements backward.
+// The Explainer's paths: sets of items forward, one per step, then one chain of items backward.
 //
-// Walking forward finds how far the query gets. Walking backward from one item finds the elements that led to it.
-// It asks the Evaluator everything, so an explanation never contradicts a match. See explain.hpp for what is explained.
+// Walking forward finds how far the query gets. Walking backward from one item finds the items that led to it.
+// explain.hpp says what is explained, explain_condition.cpp what is said of conditions.
 #include "evaluate/explain.hpp"
+
+#include "document/characters.hpp"
 
 #include <algorithm>
 
@@ -10,386 +12,433 @@ namespace treecast {
 
 namespace {
 
-// More examples than this do not help a reader.
-constexpr size_t items_max = 3;
+bool has(const std::vector<uint32_t>& sorted, uint32_t item) {
+    return std::binary_search(sorted.begin(), sorted.end(), item);
+}
 
-bool contains(const std::vector<uint32_t>& sorted, uint32_t index) {
-    return std::binary_search(sorted.begin(), sorted.end(), index);
+// The operands of an `and`, at any depth, as patterns list them too.
+void flatten(const Query& query, uint32_t expr, std::vector<uint32_t>& out) {
+    if (query.expr(expr).kind != ExprKind::conjunction) {
+        out.push_back(expr);
+        return;
+    }
+    query.each_expr(query.expr(expr).first, [&](uint32_t operand, const Expr&) { flatten(query, operand, out); });
+}
+
+void flatten_terms(const Query& query, uint32_t term, std::vector<uint32_t>& out) {
+    if (query.term(term).kind != TermKind::conjunction) {
+        out.push_back(term);
+        return;
+    }
+    query.each_term(query.term(term).first, [&](uint32_t operand, const Term&) { flatten_terms(query, operand, out); });
+}
+
+bool goes_down(TermAxis axis) {
+    return axis == TermAxis::child || axis == TermAxis::attribute || axis == TermAxis::descendant ||
+           axis == TermAxis::descendant_or_self || axis == TermAxis::self;
 }
 
 }  // namespace
 
+Explainer::Explainer(const Document& document, const Query& query, const Query& written, bool ordered, uint64_t steps)
+    : document_(document), query_(query), written_(written), ordered_(ordered), steps_left_(steps), terms_(evaluator_) {
+    evaluator_.begin(document);
+    terms_.begin(document);
+    if (!ordered) return;
+    query.each_path(query.branches(), [&](uint32_t, const PathEntry& path) {
+        query.each_step(path.first, [&](uint32_t, const Step& step) {
+            query.each_expr(step.predicates, [&](uint32_t index, const Expr& expr) { expressions_[expr.source.begin] = index; });
+        });
+    });
+}
+
+// The answer, as `match` gives it.
+Truth Explainer::decide(Explanation& out) {
+    evaluator_.allow(steps_left_);
+    try {
+        return evaluator_.satisfies(query_, ordered_) ? Truth::yes : Truth::no;
+    } catch (const OutOfWork& failure) {
+        out.undecided = failure.code + " " + failure.message;
+        return Truth::undecided;
+    }
+}
+
 // A complete branch beats an incomplete one. Of two complete ones, the earlier item wins; otherwise the longer prefix.
-Explanation Explainer::explain(const Query& query, bool ordered) {
-    query_ = &query;
-    evaluator_.open(query, ordered);
+Explanation Explainer::explain() {
     Explanation result;
-    Climb best;
-    for (uint32_t branch = query.branches(); branch != no_entry; branch = query.path(branch).next) {
-        Climb now;
-        climb(query.path(branch).first, {}, now);
-        bool better = result.branch == no_entry;
-        if (!better && now.complete() && best.complete()) {
-            Item mine{now.sets.back().kind, now.sets.back().items.front()};
-            Item theirs{best.sets.back().kind, best.sets.back().items.front()};
-            better = evaluator_.order(mine) < evaluator_.order(theirs);
-        } else if (!better) {
-            better = now.complete() || (!best.complete() && now.reached() > best.reached());
+    result.matched = decide(result);
+    if (ordered_) evaluator_.open_ordered(query_);
+    terms_.open(written_);
+    within([&] { terms_.table(); });
+    const uint32_t root = written_.selection();
+    const Term& whole = written_.term(root);
+    result.branch = whole.source;
+    if (whole.type != TermType::items) {             // a condition of the document: shown at its root element
+        StepReason step;
+        step.item = table().of_element(0);
+        step.conditions.push_back(condition(root, {}));
+        if (result.matched != Truth::undecided) step.conditions[0].holds = result.matched;
+        if (result.matched == Truth::no) {
+            result.miss = std::make_unique<Miss>();
+            result.miss->kind = Miss::Kind::condition;
+            result.miss->item = step.item;
         }
+        result.steps.push_back(std::move(step));
+        return result;
+    }
+    Climb best;
+    uint32_t best_branch = no_term;
+    const bool is_union = whole.kind == TermKind::union_;
+    for (uint32_t branch = is_union ? whole.first : root; branch != no_term; branch = is_union ? written_.term(branch).next : no_term) {
+        Climb now;
+        now.is_ordered = ordered_;
+        climb(branch, now);
+        bool better = best_branch == no_term;
+        if (!better && now.complete() && best.complete()) better = now.sets.back().front() < best.sets.back().front();
+        else if (!better) better = now.complete() || (!best.complete() && now.reached() > best.reached());
         if (!better) continue;
         best = std::move(now);
-        result.branch = branch;
+        best_branch = branch;
     }
-    describe(best, result);
+    result.branch = written_.term(best_branch).source;
+    describe(best_branch, best, result);
     return result;
 }
 
-// Walks a path until a step leads nowhere, and keeps every set on the way: the chain is found in them later.
-void Explainer::climb(uint32_t first_step, Item context, Climb& out) {
-    out.sets.push_back(evaluator_.start_at(context.index));
-    for (uint32_t step = first_step; step != no_entry; step = query_->step(step).next) out.steps.push_back(step);
-    for (uint32_t step : out.steps) {
-        Reached next;
-        evaluator_.walk_step(step, out.sets.back(), next);
-        if (next.items.empty()) {
-            out.candidates = candidates(step, out.sets.back(), true);
+size_t Explainer::Climb::reached() const {
+    const size_t passed = sets.size() - 1 + (candidates.empty() ? 0 : 1);
+    return static_cast<size_t>(std::count_if(stages.begin(), stages.begin() + static_cast<ptrdiff_t>(passed),
+                                             [](const Stage& stage) { return !stage.is_hidden; }));
+}
+
+// What a path in parentheses leads to is a part of the path around it: (//a/b)[2]/c has four stages.
+void Explainer::find_stages(uint32_t path, Climb& out) const {
+    const Term& term = written_.term(path);
+    if (term.first != no_term) {
+        if (written_.term(term.first).kind == TermKind::path) find_stages(term.first, out);
+        else out.stages.push_back({Stage::Kind::items, term.first, term.predicates != no_term});
+    }
+    if (term.predicates != no_term) out.stages.push_back({Stage::Kind::filter, path, false});
+    written_.each_term_step(term.steps, [&](uint32_t index, const TermStep& step) {
+        const bool stays = step.axis == TermAxis::self && step.test == TermTest::any_item && step.predicates == no_term;
+        out.stages.push_back({Stage::Kind::step, index, stays || !step.source.size});
+    });
+}
+
+bool Explainer::is_absolute(uint32_t path) const {
+    const Term& term = written_.term(path);
+    return term.first != no_term && written_.term(term.first).kind == TermKind::path ? is_absolute(term.first) : term.absolute;
+}
+
+// Walks a path until a stage leads nowhere, and keeps every set on the way: the chain is found in them later.
+void Explainer::climb(uint32_t path, Climb& out) {
+    find_stages(path, out);
+    const uint32_t start = is_absolute(path) ? 0 : out.context.item;
+    out.sets.push_back({start});
+    if (out.is_ordered) out.bounds.push_back({{start, start}});
+    while (!out.complete()) {
+        Set next;
+        const bool is_known = within([&] { walk(out, next); });
+        if (!is_known) out.is_undecided = true;
+        if (!is_known || next.empty()) {
+            if (!within([&] { candidates(out, next); })) next.clear();
+            out.candidates = std::move(next);
             return;
         }
         out.sets.push_back(std::move(next));
     }
 }
 
-// The last step that was reached may be one whose candidates all failed their predicates; it is described as well.
-void Explainer::describe(const Climb& climb, Explanation& out) {
-    size_t depth = climb.reached();
-    if (depth > 0) {
-        bool tested = depth < climb.sets.size();
-        Item item{query_->step(climb.steps[depth - 1]).kind, tested ? climb.sets[depth].items.front() : climb.candidates.front()};
-        std::vector<Item> chain = trace(climb, depth, item);
-        for (size_t i = 0; i < depth; ++i) {
-            uint32_t context = i ? chain[i - 1].index : none;
-            out.steps.push_back({climb.steps[i], chain[i], conditions(climb.steps[i], chain[i], context)});
-        }
-    }
-    if (!climb.complete()) describe_stop(climb, out);
-}
-
-// Names the most useful cause: a false condition, a wrong order, a wrong namespace, or simply no such element.
-void Explainer::describe_stop(const Climb& climb, Explanation& out) {
-    if (!climb.candidates.empty()) {
-        out.miss = Explanation::Miss::condition;
+// What the next stage leads to.
+void Explainer::walk(Climb& climb, Set& out) {
+    const Stage& stage = climb.stages[climb.sets.size() - 1];
+    const Set& from = climb.sets.back();
+    if (climb.is_ordered) {
+        walk_ordered(climb, out);
         return;
     }
-    const Reached& contexts = climb.sets.back();
-    out.miss = Explanation::Miss::step;
-    out.next = climb.steps[climb.sets.size() - 1];
-    // Without the bound there would be a candidate, so only the order is wrong.
-    if (evaluator_.ordered_) {
-        std::vector<uint32_t> early = candidates(out.next, contexts, false);
-        if (!early.empty()) {
-            out.miss = Explanation::Miss::order;
-            out.other = {query_->step(out.next).kind, early.front()};
+    switch (stage.kind) {
+        case Stage::Kind::items: terms_.items(stage.index, climb.context, out); return;
+        case Stage::Kind::step: terms_.step(stage.index, from, out); return;
+        case Stage::Kind::filter: {
+            const uint32_t predicates = written_.term(stage.index).predicates;
+            bool positional = false;
+            written_.each_term(predicates, [&](uint32_t at, const Term&) { positional |= is_positional(at); });
+            out = from;
+            terms_.filter(predicates, out, positional);
             return;
         }
     }
-    out.other = in_other_namespace(out.next, contexts);
-    if (out.other.index != none) out.miss = Explanation::Miss::name_space;
 }
 
-// Builds the chain: one item per step, each of which led to the next. The last item is given.
-std::vector<Evaluator::Item> Explainer::trace(const Climb& climb, size_t depth, Item item) {
-    std::vector<Item> chain(depth);
-    chain[depth - 1] = item;
-    for (size_t i = depth - 1; i > 0; --i) {
-        bool tested = i + 1 < climb.sets.size();
-        chain[i - 1] = {StepKind::element, context_of(climb.steps[i], climb.sets[i], chain[i], tested)};
+// Of an ordered pattern. Each item has a bound, after which the next witness must start. What no tag starts has no order.
+void Explainer::walk_ordered(Climb& climb, Set& out) {
+    const Stage& stage = climb.stages[climb.sets.size() - 1];
+    const TermStep& step = written_.term_step(stage.index);
+    std::map<uint32_t, uint32_t> bounds;
+    candidates(climb, out);
+    if (stage.is_hidden) {
+        Set reached;
+        for (uint32_t context : climb.sets.back()) {
+            terms_.candidates(stage.index, {context}, reached);
+            for (uint32_t item : reached) {
+                auto [found, is_new] = bounds.emplace(item, climb.bounds.back()[context]);
+                found->second = std::min(found->second, climb.bounds.back()[context]);
+            }
+        }
+    } else {
+        std::erase_if(out, [&](uint32_t item) {
+            uint32_t bound = item;
+            for (uint32_t at = step.predicates; at != no_term; at = written_.term(at).next)
+                if (!passes_ordered(at, item, bound)) return true;
+            bounds[item] = bound;
+            return false;
+        });
     }
+    if (!out.empty()) climb.bounds.push_back(std::move(bounds));
+}
+
+// A predicate that patterns have made part of a name test is no branch.
+bool Explainer::passes_ordered(uint32_t predicate, uint32_t item, uint32_t& bound) {
+    const auto expr = expressions_.find(bracketed(predicate).begin);
+    if (expr == expressions_.end() || terms_.table().kind(item) != ItemKind::element) return terms_.passes(predicate, {item, 1, 1});
+    uint32_t last = terms_.table().index(bound);
+    if (!evaluator_.fits_condition(expr->second, terms_.table().index(item), last)) return false;
+    bound = terms_.table().of_element(last);
+    return true;
+}
+
+// What passes the test of the next stage, whatever its predicates say.
+void Explainer::candidates(Climb& climb, Set& out) {
+    const Stage& stage = climb.stages[climb.sets.size() - 1];
+    const Set& from = climb.sets.back();
+    out.clear();
+    if (stage.kind == Stage::Kind::filter) out = from;
+    if (stage.kind != Stage::Kind::step) return;
+    terms_.candidates(stage.index, from, out);
+    if (!climb.is_ordered || stage.is_hidden) return;
+    Set reached, found;
+    for (uint32_t context : from) {
+        terms_.candidates(stage.index, {context}, reached);
+        for (uint32_t item : reached)
+            if (terms_.table().kind(item) != ItemKind::element || item > climb.bounds.back()[context]) found.push_back(item);
+    }
+    std::erase_if(out, [&](uint32_t item) { return std::find(found.begin(), found.end(), item) == found.end(); });
+}
+
+// The last stage that was reached may be one whose candidates all failed their predicates; it is described as well.
+void Explainer::describe(uint32_t path, const Climb& climb, Explanation& out) {
+    const size_t passed = climb.sets.size() - 1, depth = passed + (climb.candidates.empty() ? 0 : 1);
+    const uint32_t item = depth > passed ? climb.candidates.front() : climb.sets.back().front();
+    const std::vector<uint32_t> chain = trace(climb, depth, item);
+    for (size_t i = 0; i < depth; ++i) {
+        if (climb.stages[i].is_hidden || chain[i + 1] == none) continue;
+        StepReason step;
+        step.step = source_of(climb.stages[i]);
+        step.item = chain[i + 1];
+        step.conditions = conditions(climb, i, chain[i + 1], chain[i]);
+        out.steps.push_back(std::move(step));
+    }
+    if (climb.is_undecided) {
+        if (out.undecided.empty()) out.undecided = "TC340 the reasons take more steps than work_per_item_max allows for this document";
+        return;
+    }
+    if (!climb.complete() && out.matched != Truth::yes) {
+        out.miss = std::make_unique<Miss>(stop(climb));
+    } else if (out.steps.empty()) {                   // a path without steps, such as /
+        out.steps.emplace_back();
+        out.steps.back().step = written_.term(path).source;
+        out.steps.back().item = item;
+    }
+}
+
+// Builds the chain: one item per stage, each of which led to the next. The last item is given.
+std::vector<uint32_t> Explainer::trace(const Climb& climb, size_t depth, uint32_t item) {
+    std::vector<uint32_t> chain(depth + 1, none);
+    chain[depth] = item;
+    for (size_t i = depth; i > 0 && chain[i] != none; --i) chain[i - 1] = context_of(climb, i - 1, chain[i]);
     return chain;
 }
 
-// The first context from which the step leads to the item, or would lead to it without its predicates.
-uint32_t Explainer::context_of(uint32_t step, const Reached& contexts, Item item, bool tested) {
-    uint32_t element = element_of(item);
-    for (size_t i = 0; i < contexts.items.size(); ++i) {
-        uint32_t context = contexts.items[i];
-        // Only an ancestor, or the element itself, can be the context.
-        if (context > element || element >= evaluator_.end_of(context)) continue;
-        Reached one{StepKind::element, {context}, {contexts.bounds.empty() ? context : contexts.bounds[i]}}, next;
-        if (tested) evaluator_.walk_step(step, one, next);
-        else next.items = candidates(step, one, true);
-        if (contains(next.items, item.index)) return context;
+// The first item from which a stage leads to `item`; none if that takes too long. What is a candidate of several items and
+// counts positions has to survive: only the stage that stopped the path is asked without its predicates.
+uint32_t Explainer::context_of(const Climb& climb, size_t index, uint32_t item) {
+    const Stage& stage = climb.stages[index];
+    const Set& from = climb.sets[index];
+    if (stage.kind == Stage::Kind::filter) return item;
+    if (stage.kind == Stage::Kind::items) return from.front();
+    const TermStep& step = written_.term_step(stage.index);
+    const bool survives = step.positional && index + 1 < climb.sets.size();
+    Set contexts = from, reached;
+    if (goes_down(step.axis))
+        std::erase_if(contexts, [&](uint32_t context) { return context != item && !table().is_below(item, context); });
+    const bool is_known = within([&] {
+        auto leads = [&](const Set& some) {
+            if (survives) terms_.step(stage.index, some, reached);
+            else terms_.candidates(stage.index, some, reached);
+            return has(reached, item);
+        };
+        if (climb.is_ordered) {
+            const bool has_order = !stage.is_hidden && table().kind(item) == ItemKind::element;
+            std::erase_if(contexts, [&](uint32_t at) { return has_order && item <= climb.bounds[index].at(at); });
+        }
+        // More contexts lead to more items, so the first that is needed can be searched for.
+        size_t low = 0, high = contexts.size();
+        while (low + 1 < high) {
+            const size_t middle = (low + high) / 2;
+            if (leads(Set(contexts.begin(), contexts.begin() + static_cast<ptrdiff_t>(middle)))) high = middle;
+            else low = middle;
+        }
+        contexts = {contexts[low]};
+    });
+    return is_known ? contexts.front() : none;
+}
+
+// Names the most useful cause: a false condition, a wrong order, a wrong namespace, a wrong name, or simply nothing there.
+Miss Explainer::stop(const Climb& climb) {
+    const Stage& stage = climb.stages[climb.sets.size() - 1];
+    const Set& from = climb.sets.back();
+    Miss miss;
+    miss.step = source_of(stage);
+    if (climb.reached()) miss.item = climb.candidates.empty() ? from.front() : climb.candidates.front();
+    if (!climb.candidates.empty()) miss.kind = Miss::Kind::condition;
+    if (!climb.candidates.empty() || stage.kind != Stage::Kind::step) return miss;
+    const TermStep& step = written_.term_step(stage.index);
+    miss.goes_down = goes_down(step.axis);
+    miss.uri = written_.uri(step);
+    Set early;
+    if (climb.is_ordered && within([&] { terms_.candidates(stage.index, from, early); }) && !early.empty()) {
+        miss.kind = Miss::Kind::order;
+        miss.other = early.front();
+        return miss;
+    }
+    if (step.test != TermTest::name) return miss;
+    miss.is_attribute = step.axis == TermAxis::attribute;
+    if (!occurs(step)) {
+        miss.unknown = view(step.local);
+        return miss;
+    }
+    miss.other = in_other_namespace(stage.index, from);
+    if (miss.other != none) miss.kind = Miss::Kind::name_space;
+    return miss;
+}
+
+// Finds something with the right local name in a wrong namespace: the most common mistake in queries.
+uint32_t Explainer::in_other_namespace(uint32_t index, const Set& contexts) {
+    const TermStep& step = written_.term_step(index);
+    const NameTable& names = *document_.names;
+    Set all;
+    if (!within([&] { terms_.all_on_axis(index, contexts, all); })) return none;
+    for (uint32_t item : all) {
+        const uint32_t at = table().index(item);
+        const uint32_t name = step.axis == TermAxis::attribute ? document_.attribute_name[at] : document_.name[at];
+        if (names.local(name) == view(step.local) && names.uri(name) != written_.uri(step)) return item;
     }
     return none;
 }
 
-// The element that an item belongs to.
-uint32_t Explainer::element_of(Item item) const {
-    if (item.kind == StepKind::attribute) return evaluator_.owner(item.index);
-    return item.kind == StepKind::text ? evaluator_.document_->text_parent[item.index] : item.index;
+// Whether anything in the document has the local name of the step, in any namespace.
+bool Explainer::occurs(const TermStep& step) const {
+    const auto& all = step.axis == TermAxis::attribute ? document_.attribute_name : document_.name;
+    for (size_t at = 0; at < all.size(); ++at)
+        if (document_.names->local(all[at]) == view(step.local)) return true;
+    return false;
 }
 
-// Visits everything on the axis of a step, whatever its name, including `//` before the step.
-template <class Take>
-void Explainer::each_on_axis(const Step& step, uint32_t context, Take&& take) {
-    const Document& d = *evaluator_.document_;
-    bool deep = step.gap || step.axis == Axis::descendant || step.axis == Axis::descendant_or_self;
-    if (step.kind == StepKind::attribute) {
-        auto range = deep ? evaluator_.attributes_within(context) : evaluator_.attributes_of(context);
-        for (uint32_t at = range.begin; at < range.end; ++at) take(at, d.attribute_name[at]);
-    } else if (step.kind == StepKind::text) {
-        auto range = evaluator_.texts_of(context);
-        for (uint32_t at = range.begin; at < range.end; ++at)
-            if (deep || d.text_parent[at] == context) take(at, none);
-    } else {
-        bool self = step.axis == Axis::descendant_or_self || step.axis == Axis::self;
-        uint32_t at = self && context != none ? context : evaluator_.below(context);
-        uint32_t end = deep || !self ? evaluator_.end_of(context) : context == none ? 0 : context + 1;
-        for (; at < end; at += deep ? 1 : d.size[at]) take(at, d.name[at]);
-    }
+bool Explainer::is_positional(uint32_t predicate) const {
+    const Term& term = written_.term(predicate);
+    return term.type == TermType::number || term.uses_position;
 }
 
-// What passes the test of the step, ignoring its predicates.
-std::vector<uint32_t> Explainer::candidates(uint32_t index, const Reached& contexts, bool bounded) {
-    const Step& step = query_->step(index);
-    const Evaluator::StepPlan& plan = evaluator_.plan(index);
-    bounded = bounded && evaluator_.ordered_ && step.kind == StepKind::element;
-    std::vector<uint32_t> found;
-    for (size_t i = 0; i < contexts.items.size(); ++i) {
-        uint32_t from = bounded ? contexts.bounds[i] + 1 : 0;
-        each_on_axis(step, contexts.items[i], [&](uint32_t at, uint32_t name) {
-            if (at >= from && (step.kind == StepKind::text || evaluator_.passes(step, plan, name))) found.push_back(at);
-        });
-    }
-    std::sort(found.begin(), found.end());
-    found.erase(std::unique(found.begin(), found.end()), found.end());
-    return found;
-}
-
-// Finds an element with the right local name in a wrong namespace: the most common mistake in queries.
-Evaluator::Item Explainer::in_other_namespace(uint32_t index, const Reached& contexts) {
-    const Step& step = query_->step(index);
-    Item found{step.kind, none};
-    if (step.test != Test::name || step.kind == StepKind::text) return found;
-    const NameTable& names = *evaluator_.names_;
-    std::string_view local = query_->view(step.local), uri = query_->uri(step);
-    for (uint32_t context : contexts.items)
-        each_on_axis(step, context, [&](uint32_t at, uint32_t name) {
-            if (at < found.index && names.local(name) == local && names.uri(name) != uri) found.index = at;
-        });
-    return found;
-}
-
-// The predicates of a step on one item, up to the first that is false.
-std::vector<Reason> Explainer::conditions(uint32_t index, Item item, uint32_t context) {
-    const Step& step = query_->step(index);
-    std::vector<Reason> found;
+// The predicates of a stage on one item, up to the first that does not hold.
+std::vector<Reason> Explainer::conditions(const Climb& climb, size_t index, uint32_t item, uint32_t context) {
+    const Stage& stage = climb.stages[index];
+    if (stage.kind == Stage::Kind::items) return {};
+    if (stage.kind == Stage::Kind::filter) return numbered_conditions(written_.term(stage.index).predicates, climb.sets[index], item);
+    const TermStep& step = written_.term_step(stage.index);
     if (step.positional) {
-        numbered_conditions(index, item, context, found);
-        return found;
+        Set group;
+        if (context == none || !within([&] { terms_.members(stage.index, context, group); })) return {};
+        return numbered_conditions(step.predicates, std::move(group), item);
     }
-    uint32_t bound = item.index;
-    bool ordered = evaluator_.ordered_ && step.kind == StepKind::element;
-    for (uint32_t expr = step.predicates; expr != no_entry; expr = query_->expr(expr).next) {
-        found.push_back(ordered ? ordered_reason(expr, item.index, bound) : reason(expr, item, 1, 1));
-        if (!found.back().holds) break;
+    std::vector<Reason> found;
+    uint32_t bound = item;
+    for (uint32_t at = step.predicates; at != no_term; at = written_.term(at).next) {
+        found.push_back(climb.is_ordered ? ordered_predicate(at, item, bound) : predicate(at, {item, 1, 1}));
+        if (found.back().holds != Truth::yes) break;
     }
     return found;
 }
 
 // Each predicate numbers what the previous one left, so the group shrinks along the way.
-void Explainer::numbered_conditions(uint32_t index, Item item, uint32_t context, std::vector<Reason>& out) {
-    const Step& step = query_->step(index);
-    std::vector<uint32_t> group = group_of(index, item, context);
-    for (uint32_t expr = step.predicates; expr != no_entry; expr = query_->expr(expr).next) {
-        uint32_t last = static_cast<uint32_t>(group.size()), position = 0, left = 0;
-        while (group[position] != item.index) ++position;
-        out.push_back(reason(expr, item, position + 1, last));
-        if (!out.back().holds) return;
-        for (uint32_t i = 0; i < last; ++i)
-            if (evaluator_.check(expr, {step.kind, group[i]}, i + 1, last)) group[left++] = group[i];
-        group.resize(left);
+std::vector<Reason> Explainer::numbered_conditions(uint32_t predicates, Set group, uint32_t item) {
+    std::vector<Reason> found;
+    for (uint32_t at = predicates; at != no_term; at = written_.term(at).next) {
+        const auto place = static_cast<uint32_t>(std::find(group.begin(), group.end(), item) - group.begin());
+        const auto last = static_cast<uint32_t>(group.size());
+        found.push_back(predicate(at, {item, place + 1, last}));
+        if (found.back().holds != Truth::yes) break;
+        const bool is_known = within([&] {
+            uint32_t position = 0;
+            std::erase_if(group, [&](uint32_t other) { return !terms_.passes(at, {other, ++position, last}); });
+        });
+        if (!is_known) break;
     }
-}
-
-// The group in which the item is numbered: the candidates of one context.
-// With `//` before the step there are many contexts. It is the first in which the item survives, or the first that has it.
-std::vector<uint32_t> Explainer::group_of(uint32_t index, Item item, uint32_t context) {
-    const Step& step = query_->step(index);
-    std::vector<uint32_t> groups;
-    if (!step.gap || context == none) groups.push_back(context);
-    uint32_t element = element_of(item);
-    for (uint32_t at = context == none ? 0 : context; step.gap && at <= element; ++at)
-        if (element < evaluator_.end_of(at)) groups.push_back(at);
-    std::vector<uint32_t> first;
-    for (uint32_t group : groups) {
-        size_t base = evaluator_.survivors_.size();
-        evaluator_.gather_axis(step, evaluator_.plan(index), group, none);
-        std::vector<uint32_t> members(evaluator_.survivors_.begin() + static_cast<ptrdiff_t>(base), evaluator_.survivors_.end());
-        evaluator_.survivors_.resize(base);
-        if (!contains(members, item.index)) continue;
-        if (survives(index, group, item.index)) return members;
-        if (first.empty()) first = std::move(members);
-    }
-    return first;
-}
-
-// Whether the item passes all predicates of the step within this group.
-bool Explainer::survives(uint32_t step, uint32_t group, uint32_t candidate) {
-    std::vector<uint32_t>& survivors = evaluator_.survivors_;
-    size_t base = survivors.size();
-    evaluator_.gather(step, group);
-    bool found = std::find(survivors.begin() + static_cast<ptrdiff_t>(base), survivors.end(), candidate) != survivors.end();
-    survivors.resize(base);
     return found;
 }
 
-// Explains one condition. Only the parts that decide the result are listed.
-Reason Explainer::reason(uint32_t index, Item item, uint32_t position, uint32_t last) {
-    const Expr& expr = query_->expr(index);
+// In an ordered pattern each part of an `and` is a branch. `bound` is the last witness so far.
+Reason Explainer::ordered_predicate(uint32_t predicate, uint32_t item, uint32_t& bound) {
+    const auto expr = expressions_.find(bracketed(predicate).begin);
+    if (expr == expressions_.end() || table().kind(item) != ItemKind::element) return this->predicate(predicate, {item, 1, 1});
+    std::vector<uint32_t> terms, exprs;
+    flatten_terms(written_, predicate, terms);
+    flatten(query_, expr->second, exprs);
     Reason made;
-    made.expr = index;
-    made.holds = evaluator_.check(index, item, position, last);
-    switch (expr.kind) {
-        case ExprKind::conjunction:
-        case ExprKind::disjunction: {
-            // For `and`: all parts, or the first that is false. For `or`: the first that is true, or all.
-            bool all = made.holds == (expr.kind == ExprKind::conjunction);
-            for (uint32_t part = expr.first; part != no_entry; part = query_->expr(part).next)
-                if (all || evaluator_.check(part, item, position, last) == made.holds) {
-                    made.parts.push_back(reason(part, item, position, last));
-                    if (!all) break;
-                }
-            break;
-        }
-        case ExprKind::negation: made.parts.push_back(reason(expr.first, item, position, last)); break;
-        case ExprKind::position:
-        case ExprKind::position_last:
-        case ExprKind::last:
-            made.position = position;
-            made.last = last;
-            break;
-        case ExprKind::term:
-            // What is missing is often what the term requires; otherwise the term speaks for itself.
-            if (!made.holds && expr.value != no_entry && !evaluator_.check(expr.value, item, position, last))
-                made.parts.push_back(reason(expr.value, item, position, last));
-            break;
-        default: reason_of_paths(index, item, made);
+    for (size_t i = 0; i < terms.size() && i < exprs.size(); ++i) {
+        made.parts.push_back(ordered_condition(terms[i], exprs[i], item, bound));
+        made.holds = made.parts.back().holds;
+        if (made.holds != Truth::yes) break;
     }
-    return made;
-}
-
-// Nothing lies below an attribute or a text. Patterns never ask for it, but what a term requires may.
-bool Explainer::leads_nowhere(const PathEntry& path, Item item) { return !path.absolute && path.first != no_entry && item.kind != StepKind::element; }
-
-// Shows the items that made a condition true. If it is false, shows what was compared instead.
-void Explainer::reason_of_paths(uint32_t index, Item item, Reason& out) {
-    const Expr& expr = query_->expr(index);
-    if (expr.kind == ExprKind::call) {
-        Item first = evaluator_.first_item(query_->path(expr.first), item);
-        if (first.index != none) out.items.push_back(first);
+    if (terms.size() == 1) {
+        made = std::move(made.parts.front());
     } else {
-        std::vector<Item> all;
-        query_->each_path(expr.first, [&](uint32_t, const PathEntry& path) {
-            if (path.first == no_entry) {
-                all.push_back(item);
-                return;
-            }
-            if (leads_nowhere(path, item)) return;
-            Reached set = evaluator_.start_at(path.absolute ? none : item.index);
-            evaluator_.walk(path.first, set);
-            for (uint32_t found : set.items) all.push_back({set.kind, found});
-        });
-        if (out.holds && expr.kind == ExprKind::compare)
-            std::erase_if(all, [&](Item found) { return !evaluator_.compare(expr, found); });
-        std::sort(all.begin(), all.end(), [&](Item a, Item b) { return evaluator_.order(a) < evaluator_.order(b); });
-        all.erase(std::unique(all.begin(), all.end()), all.end());
-        if (all.size() > items_max) all.resize(items_max);
-        out.items = std::move(all);
+        made.kind = Reason::Kind::conjunction;
+        if (made.holds != Truth::yes) made.parts.erase(made.parts.begin(), made.parts.end() - 1);
     }
-    if (!out.holds && out.items.empty() && !blame_condition(expr, item, out)) blame_namespace(expr, item, out);
-}
-
-// Among the candidates of a step without positions, the first that satisfies the most predicates in a row.
-uint32_t Explainer::nearest(uint32_t index, const std::vector<uint32_t>& candidates) {
-    const Step& step = query_->step(index);
-    uint32_t best = candidates.front(), most = 0;
-    for (uint32_t candidate : candidates) {
-        uint32_t holding = 0, expr = step.predicates;
-        for (; expr != no_entry && evaluator_.check(expr, {step.kind, candidate}, 1, 1); expr = query_->expr(expr).next) ++holding;
-        if (holding > most) best = candidate;
-        most = std::max(most, holding);
-    }
-    return best;
-}
-
-// A path leads nowhere: is one of its own conditions the cause? Reports the element that satisfies most of them.
-bool Explainer::blame_condition(const Expr& expr, Item item, Reason& out) {
-    // In an ordered pattern a false condition may be a matter of order, which ordered_reason() explains.
-    if (evaluator_.ordered_) return false;
-    for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
-        const PathEntry& path = query_->path(at);
-        if (path.first == no_entry || leads_nowhere(path, item)) continue;
-        Climb way;
-        climb(path.first, path.absolute ? Item{} : item, way);
-        if (way.complete() || way.candidates.empty()) continue;
-        uint32_t step = way.steps[way.sets.size() - 1];
-        Item stopped{query_->step(step).kind, way.candidates.front()};
-        if (!query_->step(step).positional) stopped.index = nearest(step, way.candidates);
-        std::vector<Reason> found = conditions(step, stopped, context_of(step, way.sets.back(), stopped, false));
-        if (found.empty() || found.back().holds) continue;
-        out.items.push_back(stopped);
-        out.parts.push_back(std::move(found.back()));
-        return true;
-    }
-    return false;
-}
-
-// A path leads nowhere: is the only cause that a name is in another namespace?
-void Explainer::blame_namespace(const Expr& expr, Item item, Reason& out) {
-    for (uint32_t at = expr.first; at != no_entry; at = query_->path(at).next) {
-        const PathEntry& path = query_->path(at);
-        if (path.first == no_entry || leads_nowhere(path, item)) continue;
-        Climb way;
-        climb(path.first, path.absolute ? Item{} : item, way);
-        if (way.complete() || !way.candidates.empty()) continue;
-        uint32_t step = way.steps[way.sets.size() - 1];
-        Item other = in_other_namespace(step, way.sets.back());
-        if (other.index == none) continue;
-        out.other_namespace = other;
-        out.wanting = step;
-        return;
-    }
-}
-
-// The same in an ordered pattern; `bound` is the last witness so far.
-Reason Explainer::ordered_reason(uint32_t index, uint32_t element, uint32_t& bound) {
-    const Expr& expr = query_->expr(index);
-    Reason made;
-    made.expr = index;
-    if (expr.kind == ExprKind::conjunction) {
-        made.holds = true;
-        for (uint32_t part = expr.first; part != no_entry && made.holds; part = query_->expr(part).next) {
-            made.parts.push_back(ordered_reason(part, element, bound));
-            made.holds = made.parts.back().holds;
-        }
-        if (!made.holds) made.parts.erase(made.parts.begin(), made.parts.end() - 1);
-        return made;
-    }
-    uint32_t after = bound;
-    made.holds = evaluator_.fits_condition(index, element, bound);
-    if (made.holds && bound != after) {
-        made.items.push_back({StepKind::element, bound});
-        return made;
-    }
-    // Without the bound the condition holds: a witness exists, but too early.
-    uint32_t free = element;
-    if (!made.holds && evaluator_.fits_condition(index, element, free)) {
-        made.out_of_order = true;
-        made.items.push_back({StepKind::element, free});
-        return made;
-    }
-    reason_of_paths(index, {StepKind::element, element}, made);
+    made.source = bracketed(predicate);
     return made;
+}
+
+// A step with the slashes before it, or what stands in parentheses.
+Slice Explainer::source_of(const Stage& stage) const {
+    const std::string_view all = written_.written();
+    if (stage.kind == Stage::Kind::items) return written_.term(stage.index).source;
+    Slice source;
+    uint32_t end;
+    if (stage.kind == Stage::Kind::filter) {
+        const Term& term = written_.term(stage.index);
+        source = term.source;
+        end = bracketed(term.predicates).begin;
+        while (is_space(all[end - 1])) --end;
+    } else {
+        source = written_.term_step(stage.index).source;
+        end = source.end();
+    }
+    while (source.begin > 0 && (all[source.begin - 1] == '/' || is_space(all[source.begin - 1]))) --source.begin;
+    while (is_space(all[source.begin])) ++source.begin;
+    source.size = end - source.begin;
+    return source;
+}
+
+// A predicate with its brackets.
+Slice Explainer::bracketed(uint32_t predicate) const {
+    const std::string_view all = written_.written();
+    Slice source = written_.term(predicate).source;
+    const size_t end = all.find(']', source.end()) + 1;
+    source.begin = static_cast<uint32_t>(all.rfind('[', source.begin));
+    source.size = static_cast<uint32_t>(end - source.begin);
+    return source;
 }
 
 }  // namespace treecast

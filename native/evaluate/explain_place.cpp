@@ -7,10 +7,13 @@
 #include "document/characters.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace treecast {
 
 namespace {
+
+constexpr size_t names_max = 2000;           // to choose a similar name from
 
 // Columns count characters, not bytes: continuation bytes do not count.
 uint64_t characters(std::string_view utf8) {
@@ -29,37 +32,57 @@ Places::Places(const Document& document) : document_(document) {
 }
 
 // Everything is computed in the transcoded source, then converted to offsets in the bytes as given.
-Place Places::find(Evaluator::Item item, std::string value) const {
+Place Places::find(const ItemTable& table, uint32_t item) const {
     const Document& d = document_;
+    const uint32_t index = table.index(item);
     Place place;
-    place.kind = item.kind;
-    place.value = std::move(value);
+    place.kind = table.kind(item);
     uint32_t start = 0, end = 0, tag_end = 0;
-    if (item.kind == StepKind::element) {
-        place.path = path_of(item.index);
-        place.uri = d.names->uri(d.name[item.index]);
-        start = d.start[item.index];
-        end = d.end[item.index];
-        tag_end = d.content[item.index];
-    } else if (item.kind == StepKind::attribute) {
-        const uint32_t* begins = d.attribute_begin.data();
-        uint32_t owner = static_cast<uint32_t>(std::upper_bound(begins, begins + d.elements(), item.index) - begins - 1);
-        std::string_view name;
-        std::tie(start, end) = attribute_range(owner, item.index - d.attribute_begin[owner], name);
-        tag_end = end;
-        place.path = path_of(owner) + "/@" + std::string(name);
-        place.uri = d.names->uri(d.attribute_name[item.index]);
-    } else {
-        uint32_t parent = d.text_parent[item.index], number = 0, count = 0;
-        for (uint32_t text = d.text_begin[parent]; text < d.text_end[parent]; ++text) {
-            if (d.text_parent[text] != parent) continue;
-            number += text < item.index;
-            ++count;
+    switch (place.kind) {
+        case ItemKind::document:
+            place.path = "/";
+            start = line_starts_[0];
+            end = static_cast<uint32_t>(d.source.size());
+            break;
+        case ItemKind::element:
+            place.path = path_of(index);
+            place.uri = d.names->uri(d.name[index]);
+            start = d.start[index];
+            end = d.end[index];
+            tag_end = d.content[index];
+            break;
+        case ItemKind::attribute: {
+            const uint32_t owner = table.index(table.parent(item));
+            std::string_view name;
+            std::tie(start, end) = attribute_range(owner, index - d.attribute_begin[owner], name);
+            place.path = path_of(owner) + "/@" + std::string(name);
+            place.uri = d.names->uri(d.attribute_name[index]);
+            break;
         }
-        std::tie(start, end) = text_range(parent, number, count);
-        tag_end = end;
-        place.path = path_of(parent) + "/text()[" + std::to_string(number + 1) + "]";
+        case ItemKind::text: {
+            uint32_t parent = d.text_parent[index], number = 0, count = 0;
+            for (uint32_t text = d.text_begin[parent]; text < d.text_end[parent]; ++text) {
+                if (d.text_parent[text] != parent) continue;
+                number += text < index;
+                ++count;
+            }
+            std::tie(start, end) = text_range(parent, number, count);
+            place.path = path_of(parent) + "/text()[" + std::to_string(number + 1) + "]";
+            break;
+        }
+        case ItemKind::comment:
+        case ItemKind::instruction: {
+            std::tie(start, end) = table.mark_range(item);
+            const uint32_t parent = table.parent(item);
+            size_t number = 1;
+            for (uint32_t at = table.content(parent); at < item; at = table.end(at)) number += table.kind(at) == place.kind;
+            if (parent) place.path = path_of(table.index(parent));
+            place.path += place.kind == ItemKind::comment ? "/comment()[" : "/processing-instruction()[";
+            place.path += std::to_string(number) + "]";
+            break;
+        }
     }
+    if (!tag_end) tag_end = end;
     std::tie(place.line, place.column) = line_of(start);
     std::tie(place.tag_line, place.tag_column) = line_of(tag_end);
     place.start = d.original_offset(start);
@@ -67,33 +90,22 @@ Place Places::find(Evaluator::Item item, std::string value) const {
     return place;
 }
 
-Place Places::find(const ItemTable& table, uint32_t item) const {
-    const uint32_t index = table.index(item);
-    switch (table.kind(item)) {
-        case ItemKind::element: return find({StepKind::element, index}, {});
-        case ItemKind::attribute: return find({StepKind::attribute, index}, {});
-        case ItemKind::text: return find({StepKind::text, index}, {});
-        default: break;
+std::vector<std::string_view> Places::names(bool attributes) const {
+    const Document& d = document_;
+    std::vector<std::string_view> found;
+    std::set<uint32_t> seen;
+    for (uint32_t element = 0; element < d.elements() && found.size() < names_max; ++element) {
+        if (!attributes) {
+            if (seen.insert(d.name[element]).second) found.push_back(name_of(element));
+            continue;
+        }
+        for (uint32_t at = d.attribute_begin[element]; at < d.attribute_end(element); ++at) {
+            if (!seen.insert(d.attribute_name[at]).second) continue;
+            found.emplace_back();
+            attribute_range(element, at - d.attribute_begin[element], found.back());
+        }
     }
-    Place place;
-    auto end = static_cast<uint32_t>(document_.source.size());
-    uint32_t start = line_starts_[0];
-    if (table.kind(item) == ItemKind::document) {
-        place.path = "/";
-    } else {
-        std::tie(start, end) = table.mark_range(item);
-        const uint32_t parent = table.parent(item);
-        size_t number = 1;
-        for (uint32_t at = table.content(parent); at < item; at = table.end(at)) number += table.kind(at) == table.kind(item);
-        if (parent) place.path = path_of(table.index(parent));
-        place.path += table.kind(item) == ItemKind::comment ? "/comment()[" : "/processing-instruction()[";
-        place.path += std::to_string(number) + "]";
-    }
-    std::tie(place.line, place.column) = line_of(start);
-    std::tie(place.tag_line, place.tag_column) = line_of(end);
-    place.start = document_.original_offset(start);
-    place.end = document_.original_offset(end);
-    return place;
+    return found;
 }
 
 // Numbers each element among its siblings of the same name, as XPath does. The chain is built upward and written downward.

@@ -58,6 +58,15 @@ public:
     void append_string(uint32_t item, std::string& out);                        // its string value
     double number_of(uint32_t item);
 
+    // The parts of a path, one by one, for those who ask where it ends. The table has been filled.
+    void step(uint32_t index, const Set& contexts, Set& out);                   // refills
+    void candidates(uint32_t index, const Set& contexts, Set& out);             // the same without its predicates
+    void members(uint32_t index, uint32_t context, Set& out);                   // of one context, in the order of the axis
+    void all_on_axis(uint32_t index, const Set& contexts, Set& out);            // elements or attributes of any name
+    void filter(uint32_t predicates, Set& items, bool positional);
+    bool passes(uint32_t predicate, const Context& context);
+    bool compare_results(Relation relation, const Result& left, const Result& right);
+
 private:
     struct StepPlan {
         uint32_t stamp = 0, name = none;
@@ -80,20 +89,17 @@ private:
     // The first item of a path of one plain step, or none. False: it is another path.
     bool first_item(const Term& path, const Context& context, uint32_t& out);
     void path(const Term& term, const Context& context, Set& out);
-    void step(uint32_t index, const Set& contexts, Set& out);
     void step_by_context(uint32_t index, const Set& contexts, Set& out);
     void step_all(const TermStep& step, uint32_t name, const Set& contexts, Set& out);
     template <class Visit> void each_on_axis(TermAxis axis, uint32_t item, Visit&& visit);
-    void filter(uint32_t predicates, Set& items, bool positional);
-    bool passes(uint32_t predicate, const Context& context);
     bool fits(const TermStep& step, uint32_t name, uint32_t item) const;
     uint32_t name_of(uint32_t step);
+    bool has_name(uint32_t step);
     void add_range(const TermStep& step, uint32_t name, uint32_t begin, uint32_t end, Set& out);
     bool has(uint32_t term, const Context& context);
 
     // terms_compare.cpp
     bool compare(const Term& comparison, const Context& context);
-    bool compare_results(Relation relation, Result& left, Result& right);
     bool compare_sets(Relation relation, const Set& left, const Set& right);
     bool compare_set(Relation relation, const Set& set, const Result& other);
 

@@ -59,7 +59,7 @@ bool Terms::compare(const Term& comparison, const Context& context) {
     return left.boolean;
 }
 
-bool Terms::compare_results(Relation relation, Result& left, Result& right) {
+bool Terms::compare_results(Relation relation, const Result& left, const Result& right) {
     const bool left_set = left.type == TermType::items, right_set = right.type == TermType::items;
     const bool boolean = left.type == TermType::boolean || right.type == TermType::boolean;
     if (boolean && is_equality(relation)) return related(relation, left.is_true(), right.is_true());

@@ -95,31 +95,51 @@ bool Terms::has(uint32_t index, const Context& context) {
 
 void Terms::step(uint32_t index, const Set& contexts, Set& out) {
     const TermStep& step = query_->term_step(index);
-    uint32_t name = name_of(index);
-    out.clear();
-    bool is_named = step.test == TermTest::name || step.test == TermTest::any_namespace;
-    if (is_named && name == none) return;
     if (step.positional) {
-        step_by_context(index, contexts, out);
+        out.clear();
+        if (has_name(index)) step_by_context(index, contexts, out);
         return;
     }
-    step_all(step, name, contexts, out);
+    candidates(index, contexts, out);
     if (step.predicates != no_term) filter(step.predicates, out, false);
+}
+
+void Terms::candidates(uint32_t index, const Set& contexts, Set& out) {
+    out.clear();
+    if (has_name(index) && !contexts.empty()) step_all(query_->term_step(index), name_of(index), contexts, out);
+}
+
+void Terms::all_on_axis(uint32_t index, const Set& contexts, Set& out) {
+    TermStep step = query_->term_step(index);
+    step.test = TermTest::any;
+    out.clear();
+    if (!contexts.empty()) step_all(step, none, contexts, out);
+}
+
+void Terms::members(uint32_t index, uint32_t context, Set& out) {
+    const TermStep& step = query_->term_step(index);
+    const uint32_t name = name_of(index);
+    out.clear();
+    uint64_t looked = 1;
+    each_on_axis(step.axis, context, [&](uint32_t item) {
+        ++looked;
+        if (fits(step, name, item)) out.push_back(item);
+    });
+    spend(looked);
+}
+
+// Whether the document has the name that a step asks for, if it asks for one.
+bool Terms::has_name(uint32_t index) {
+    const TermTest test = query_->term_step(index).test;
+    return (test != TermTest::name && test != TermTest::any_namespace) || name_of(index) != none;
 }
 
 // Positions count along the axis, for each context by itself.
 void Terms::step_by_context(uint32_t index, const Set& contexts, Set& out) {
     const TermStep& step = query_->term_step(index);
-    uint32_t name = name_of(index);
     Set found;
     for (uint32_t context : contexts) {
-        found.clear();
-        uint64_t looked = 1;
-        each_on_axis(step.axis, context, [&](uint32_t item) {
-            ++looked;
-            if (fits(step, name, item)) found.push_back(item);
-        });
-        spend(looked);
+        members(index, context, found);
         filter(step.predicates, found, true);
         out.insert(out.end(), found.begin(), found.end());
     }

@@ -1,13 +1,14 @@
 // The functions of predicates that look for a literal in a value: contains(path, "x") and others like it.
-// Everything known about a function is here. The parser, printer, evaluator, explanations, placements, engines and the syntax
+// Everything known about a function is here. The parser, printer, evaluator, placements, engines and the syntax
 // tree in Python read it.
 //
 // Each takes one path and one literal, and looks at the string value of the path's first item in document order.
 // Without any item it looks at the empty string. So each holds for every value if the literal is empty, and without an item
 // only then: the asserts below check it. A function of another kind (numbers, several paths) is an ExprKind instead.
 //
-// A new one is an enumerator, a row and a case. That is enough for it to work everywhere: the shared machines look for
-// the path alone, and the evaluator rechecks what they find. To make it faster, teach it to
+// A new one is an enumerator, a row and a case here, and the same as a term (term.hpp), of any arguments: so explanations read it.
+// That is enough for it to work everywhere: the shared machines look for the path alone, and the evaluator rechecks what they
+// find. To make it faster, teach it to
 //
 //   machines/pattern.cpp               test_of(): the tree machine decides it, once machines/values.* can
 //   evaluate/evaluate_condition.cpp    check_text(): without building the value of an element

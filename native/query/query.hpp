@@ -205,6 +205,9 @@ private:
 // Reads `text` into `out`. After a Failure `out` is incomplete and must be refilled before it is used.
 void parse_query(std::string_view text, const Bindings& bindings, Query& out);
 
+// Reads a text that parse_query has accepted once more, as it is written: all of it as one term, `selection`, of any type.
+void parse_as_written(std::string_view text, const Bindings& bindings, Query& out);
+
 // Refuses bindings that no query could use: prefixes that are not names or have no URI, `xml` bound to another URI.
 void check_bindings(const Bindings& bindings);
 

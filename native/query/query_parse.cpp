@@ -21,6 +21,10 @@ void parse_query(std::string_view text, const Bindings& bindings, Query& out) {
     QueryParser(out, bindings).parse(text);
 }
 
+void parse_as_written(std::string_view text, const Bindings& bindings, Query& out) {
+    QueryParser(out, bindings).parse_as_written(text);
+}
+
 // Parsing also proves that the query can be printed and expanded within the limits. Later code relies on that.
 void QueryParser::parse(std::string_view text) {
     begin(text);
@@ -40,6 +44,13 @@ void QueryParser::parse(std::string_view text) {
         std::vector<Path> counted;
         query_.expand(counted);
     }
+}
+
+// Every text that is accepted is a term, too.
+void QueryParser::parse_as_written(std::string_view text) {
+    begin(text);
+    is_accepted_ = true;
+    query_.selection_ = read_whole_term();
 }
 
 // Takes over the text after checking its size, encoding and characters.

@@ -19,6 +19,7 @@ public:
     QueryParser(Query& query, const Bindings& bindings) : query_(query), bindings_(bindings) {}
     virtual ~QueryParser() = default;
     void parse(std::string_view text);
+    void parse_as_written(std::string_view text);
 
 protected:
     // A path while its steps are being read.
@@ -124,6 +125,7 @@ protected:
     // Reads with `plain`, and if that fails with `other`, whose failure is the answer.
     template <class Plain, class Other> auto read_either(Plain plain, Other other);
     void read_whole();
+    uint32_t read_whole_term();
     Operand as_term(const Operand& operand);
     Operand term_condition(uint32_t term, Slice source);
     uint32_t simplify_count(const Term& comparison);
@@ -222,7 +224,7 @@ protected:
     // Every entry of the query is counted here, so that no array can outgrow the limit.
     template <class T>
     uint32_t append(std::vector<T>& entries, const T& entry, Slice where) {
-        if (++entries_ > query_limits.entries_max)
+        if (++entries_ > query_limits.entries_max && !is_accepted_)
             refuse_limit("TC324", "entries in the query", "entries_max", query_limits.entries_max, where);
         entries.push_back(entry);
         return static_cast<uint32_t>(entries.size() - 1);
@@ -240,6 +242,7 @@ protected:
     bool in_term_predicate_ = false;         // inside a predicate of a term
     bool bound_ = false;                     // in a transformation, outside brackets: paths start at variables
     bool clauses_ = false;                   // in a transformation with variables
+    bool is_accepted_ = false;               // the text has been accepted before; as terms it may have more entries than the limit
     const char* usual_hint_ = "";            // of a syntax error for which there is no other
     bool default_bound_ = false;             // unprefixed element names have the namespace default_uri_
     Slice default_uri_;

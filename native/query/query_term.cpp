@@ -9,6 +9,8 @@
 #include "document/number.hpp"
 #include "query/query_parser.hpp"
 
+#include <algorithm>
+
 namespace treecast {
 
 namespace {
@@ -19,6 +21,9 @@ constexpr std::pair<std::string_view, TermAxis> axis_names[] = {
     {"ancestor", TermAxis::ancestor}, {"ancestor-or-self", TermAxis::ancestor_or_self}, {"following", TermAxis::following},
     {"following-sibling", TermAxis::following_sibling}, {"preceding", TermAxis::preceding},
     {"preceding-sibling", TermAxis::preceding_sibling}};
+
+// Every text that is a pattern is a term, too.
+static_assert(std::ranges::all_of(functions, [](const FunctionTraits& traits) { return find_term_function(traits.name) != nullptr; }));
 
 bool is_kind_test(std::string_view name) {
     return name == "text" || name == "node" || name == "comment" || name == "processing-instruction";
@@ -234,6 +239,7 @@ uint32_t QueryParser::read_term_path() {
         ++scan_.at;
         bool gap = scan_.peek() == '/';
         if (gap) ++scan_.at;
+        end = scan_.at;
         scan_.skip_space();
         if (free_start) {
             path.absolute = document || !message_ || (bound_ && !in_term_predicate_);
@@ -242,6 +248,7 @@ uint32_t QueryParser::read_term_path() {
         char next = scan_.peek();
         bool step = next == '.' || next == '@' || next == '*' || next == '[' || next == '(' || is_digit(next) || scan_.peek_name().size;
         if (step || gap || !free_start) read_term_steps(path, gap);
+        else scan_.at = end;
     }
     message_ = message;
     return append_term(path, begin);
@@ -412,7 +419,7 @@ void QueryParser::read_term_steps(Term& path, bool gap) {
                 return;
             }
         }
-        if (++steps > query_limits.steps_max)
+        if (++steps > query_limits.steps_max && !is_accepted_)
             refuse_limit("TC323", "steps in one path", "steps_max", query_limits.steps_max, since(begin));
         uint32_t index = append(query_.term_steps_, step, since(begin));
         if (last == no_term) path.steps = index;
@@ -449,12 +456,12 @@ void QueryParser::read_term_step(TermStep& step) {
         step.test = TermTest::any_item;
         step.axis = scan_.peek(1) == '.' ? TermAxis::parent : TermAxis::self;
         scan_.at += step.axis == TermAxis::parent ? 2 : 1;
-        uint32_t end = scan_.at;
+        step.source = since(begin);
         scan_.skip_space();
         if (scan_.peek() == '[')
-            refuse("TC105", "'" + shown({begin, end - begin}) + "' takes no predicate", {scan_.at, 1},
+            refuse("TC105", "'" + shown(step.source) + "' takes no predicate", {scan_.at, 1},
                    step.axis == TermAxis::parent ? "write parent::*[…]" : "put it on the step before, or write self::*[…]");
-        scan_.at = end;
+        scan_.at = step.source.end();
         return;
     }
     if (scan_.peek() == '@') {
@@ -479,6 +486,7 @@ void QueryParser::read_term_step(TermStep& step) {
         }
     }
     read_term_test(step);
+    step.source = since(begin);
     while (predicate_follows()) step.positional |= read_term_predicates(step.predicates);
 }
 

@@ -176,9 +176,8 @@ void QueryParser::check_bound(uint32_t term) {
     if (query_.terms_[term].uses_context) refuse_relative(term);
 }
 
-// A query that is no union of paths.
-void QueryParser::read_whole() {
-    message_ = in_branch_ = false;
+// The text as one term, of any type.
+uint32_t QueryParser::read_whole_term() {
     scan_.skip_space();
     if (scan_.ended()) refuse("TC101", "the query is empty", {scan_.at, 0}, "write a path such as /a/b or //b, or a condition such as count(//b) > 2");
     const uint32_t term = read_term();
@@ -188,6 +187,13 @@ void QueryParser::read_whole() {
     if (!scan_.ended())
         refuse_operator("an operator or the end of the query",
                         c == ',' ? "write '|', or put what is to be built into parentheses: ($msg/a, $msg/b)" : "");
+    return term;
+}
+
+// A query that is no union of paths.
+void QueryParser::read_whole() {
+    message_ = in_branch_ = false;
+    const uint32_t term = read_whole_term();
     if (query_.terms_[term].uses_context) refuse_relative(term);
     const bool selects = query_.terms_[term].type == TermType::items;
     scan_.at = 0;

@@ -133,6 +133,7 @@ struct TermStep {
     uint32_t predicates = no_term;       // Term
     Slice prefix, local, uri;            // as in Step; of a processing-instruction(), `local` is its target
     bool has_target = false;             // a processing-instruction() with a target
+    Slice source;                        // without its predicates; empty: `//` stands for it
 };
 
 }  // namespace treecast

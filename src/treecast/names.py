@@ -14,12 +14,15 @@ collides with another one.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
+from collections.abc import Iterable
 
 HASHED = "sha256-"
 """The prefix of all names that are hashes, and of no others."""
 FILE_NAME_BYTES_MAX = 200
+ALIKE_MIN = 0.7
 TOKEN = "[A-Za-z0-9_-]{1,128}"
 """Matches the ids that can be part of a subject unchanged, unless they look like hashes."""
 
@@ -46,6 +49,15 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """The same for a message of several lines; line feeds stay."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def nearest(word: str, known: Iterable[str], *, alike_min: float = ALIKE_MIN) -> str | None:
+    """The known word that looks most like this one, if one does.
+
+    >>> nearest("--fromat", ["--format", "--output"])
+    '--format'
+    """
+    return next(iter(difflib.get_close_matches(word, list(known), 1, alike_min)), None)
 
 
 def hashed(id: str) -> str:

@@ -18,6 +18,7 @@ DECISIONS = {
     "edges": 1_500_000,
     "canonical texts": 1_300_000,
     "explanations": 200_000,
+    "reasons": 100_000,
     "columns": 1_000_000,
     "marks": 1_000_000,
 }

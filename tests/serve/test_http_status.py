@@ -218,6 +218,15 @@ def test_matches_have_reasons_and_spans(watched: Service) -> None:
     assert match["steps"][1]["conditions"][0].startswith('[@a="1"] is true: ')
 
 
+def test_a_condition_of_the_document_names_its_values(watched: Service) -> None:
+    watched.subscribe("more than one", "count(/tally/item) > 1")
+    number = watched.publish("<tally><item/><item/></tally>")
+    (match,) = watched.ask("GET", f"/v1/documents/{number}/matches").json["matches"]
+    assert match["steps"][0]["conditions"] == [
+        "count(/tally/item) > 1 is true: count(/tally/item) is 2; /tally/item selects /tally[1]/item[1] and 1 more"
+    ]
+
+
 def test_subscriptions_that_changed_or_went_say_so(watched: Service) -> None:
     for id in ("stays", "changes", "goes"):
         watched.subscribe(id, "/then")

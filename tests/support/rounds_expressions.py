@@ -7,10 +7,12 @@ from dataclasses import replace
 from random import Random
 
 from generators.columns import ColumnDrawer
+from generators.explained_conditions import ExplainedConditionDrawer
 from generators.expressions import draw_expressions
 from generators.marks import MarkDrawer
 from generators.mixed_documents import draw_mixed_document
 from oracles.differential import Query, Setting, compare, lxml_matches
+from oracles.explanations import AmbiguousPathError, ExplanationOracle
 from oracles.saxon_expressions import saxon_holds
 
 from support.rounds import settings
@@ -59,6 +61,26 @@ def round_explanations(random: Random, queries: int, documents: int) -> int:
     return len(asked) * documents
 
 
+def round_reasons(random: Random, queries: int, documents: int) -> int:
+    """The values that reasons name, of as many conditions on each document; lxml computes each of them."""
+    for _ in range(documents):
+        document = draw_mixed_document(random, namespaces=random.random() < 0.3, elements_max=12)
+        prefixes = (("p", "urn:1"), ("q", "urn:2")) if random.random() < 0.4 else ()
+        oracle = ExplanationOracle(document, dict(prefixes))
+        drawer = ExplainedConditionDrawer(random, prefixes, depth_max=random.choice((1, 2, 2, 3)))
+        left = queries
+        while left:
+            drawn = drawer.drawn()
+            said = explain(document, drawn.query, namespaces=dict(prefixes))
+            try:
+                wrong = list(oracle.contradictions(said, drawn))
+            except AmbiguousPathError:
+                continue
+            left -= 1
+            assert not wrong, f"{drawn.query!r} {prefixes} on {document!r}: {said}\n{wrong}"
+    return queries * documents
+
+
 def round_columns(random: Random, queries: int, documents: int) -> int:
     """Predicates of one shape with many constants."""
     drawer = ColumnDrawer(random, edges=random.random() < 0.3)
@@ -79,6 +101,7 @@ EXPRESSION_ROUNDS: dict[str, Callable[[Random, int, int], int]] = {
     "edges": round_edges,
     "canonical texts": round_canonical,
     "explanations": round_explanations,
+    "reasons": round_reasons,
     "columns": round_columns,
     "marks": round_marks,
 }

@@ -11,7 +11,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from treecast.cli.excerpt import Mark, excerpt
 from treecast.cli.match import add_limit_options, check_formats, namespaces_of, read_limits, read_settings
 from treecast.document import Limits, native_entities
 from treecast.errors import DocumentError, PipelineError, QueryError
-from treecast.index.explain import Condition, Explanation, explain
+from treecast.index.explain import Explanation, explain
 from treecast.index.subscription_forms import from_arrow
 from treecast.inputs import document_files, subscriptions
 from treecast.inputs.document_files import ReadSettings
@@ -128,18 +128,13 @@ def marks(explanation: Explanation) -> Iterator[Mark]:
     for step in explanation.steps:
         failed = explanation.miss is not None and step is explanation.steps[-1]
         yield Mark.of(step.place, "stop" if failed else "step")
-        yield from _condition_marks(step.conditions)
+        for condition in step.conditions:
+            for place in condition.places():
+                yield Mark.of(place, "condition" if condition.holds else "miss")
+            for place in condition.others():
+                yield Mark.of(place, "miss")
     if explanation.miss is not None and explanation.miss.other is not None:
         yield Mark.of(explanation.miss.other, "miss")
-
-
-def _condition_marks(conditions: Iterable[Condition]) -> Iterator[Mark]:
-    for condition in conditions:
-        for place in condition.places:
-            yield Mark.of(place, "condition" if condition.holds else "miss")
-        if condition.other is not None:
-            yield Mark.of(condition.other, "miss")
-        yield from _condition_marks(condition.parts)
 
 
 def _question(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Question:

@@ -246,7 +246,7 @@ def _nearest(index: Index, id: str, documents: list[tuple[str, bytes]]) -> list[
         except TreecastError:
             continue
         # A predicate that had something to look at came further than one that had nothing.
-        distance = len(explanation.steps), explanation.failed is not None and bool(explanation.failed.places)
+        distance = len(explanation.steps), explanation.failed is not None and any(explanation.failed.places())
         if distance > furthest:
             furthest, best = distance, [(name, data)]
     return best

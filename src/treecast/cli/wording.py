@@ -7,21 +7,18 @@ have is not named.
 'TC302 …\\n  hint: raise it with --depth-max N'
 >>> in_words("TC330 …\\n  hint: raise it with DeliveryLimits(bindings_max=…), or deliver less", {})
 'TC330 …\\n  hint: deliver less'
->>> nearest("--fromat", ["--format", "--output"])
-'--format'
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from treecast.errors import TreecastError
-from treecast.names import printable
+from treecast.names import nearest, printable
 
 if TYPE_CHECKING:
     from treecast import Index
@@ -42,7 +39,6 @@ _OF_OTHER_VERB = re.compile(r"\btreecast [a-z]+[^,;]*")
 _RELATIVE = re.compile(r"hint: write /((\w+) (\S[^\n]*)) from the root element, or //\1 anywhere")
 KEYWORDS = ("drop", "keep", "rename", "unwrap", "from", "for")
 """With which subscriptions begin that are no paths."""
-ALIKE_MIN = 0.7
 EXPLAINED_MAX = 20
 EXPLAINED_BYTES_MAX = 1 << 20
 
@@ -130,11 +126,6 @@ def _as_keyword(found: re.Match[str]) -> str:
     """
     meant = nearest(found[2], KEYWORDS)
     return f"hint: did you mean {meant} {found[3]}?" if meant else found[0]
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that looks most like this one, if one does."""
-    return next(iter(difflib.get_close_matches(word, list(known), 1, ALIKE_MIN)), None)
 
 
 def choice_message(word: str, known: Iterable[str]) -> str:

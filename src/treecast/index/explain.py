@@ -28,10 +28,11 @@ from typing import Any, Literal
 
 from treecast import _native
 from treecast.document import AnyDocument, Document, EntityTexts, Limits, native_entities
-from treecast.names import printable
-from treecast.query.tree import FunctionName
+from treecast.names import nearest, printable
 
 PLACES_MAX = 10_000
+ALIKE_MIN = 0.5
+"""A name that is suggested for one that the document lacks is at least so similar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,75 +56,131 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Miss:
+    """Where a path stops: the main path of a query, or a path in a condition that selects nothing.
+
+    kind "condition": a predicate is false. "step": nothing reaches the step `text`. "namespace": nothing does, but
+    `other` has its name in another namespace. "order": only `other` would, but it starts before the branches of an
+    ordered pattern allow.
+    """
+
+    kind: Literal["condition", "step", "namespace", "order"]
+    text: str
+    """The step, without its predicates."""
+    place: Place | None
+    """How far the path came; None if its first step leads nowhere."""
+    condition: Condition | None
+    """The false predicate at `place`. Of the main path it is `Explanation.failed`."""
+    other: Place | None
+    namespace: str
+    """The namespace that was wanted there."""
+    goes_down: bool
+    """Whether the step asks for children, descendants or attributes."""
+    unknown: str
+    """The name that it asks for, if nothing in the document has it: of an attribute with @."""
+    suggestion: str
+    """The most similar name that the document does have, if one is similar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A part of a condition and its value: the side of a comparison, an argument of a function, or a part of these."""
+
+    text: str
+    """As written. "." and a path to xml:lang stand for what functions look at without being told."""
+    type: Literal["items", "number", "string", "boolean", "undecided"]
+    """Undecided: finding the value takes more steps than the limit allows."""
+    use: Literal["value", "exists", "any", "first", "all"]
+    """How the condition takes items: whether there are any, one that fits, the first one, or their sum."""
+    value: str
+    """What string() makes of the value, cut after 200 bytes: of items the first of `places`."""
+    count: int
+    """Of items: how many."""
+    places: tuple[Place, ...]
+    """Of items: the one that made a comparison true; else the first ones, three at most."""
+    not_numbers: tuple[str, ...]
+    """Values among these that the condition reads as numbers, and that are none."""
+    miss: Miss | None
+    """Of no items: where the path stops."""
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """A predicate as written, or a part of one, and why it is true or false."""
 
     text: str
-    holds: bool
-    kind: Literal["and", "or", "not", "exists", "compare", "position"] | FunctionName
-    places: tuple[Place, ...]
-    """What made it true; where it is false, what was looked at; three at most."""
+    holds: bool | None
+    """None: deciding takes more steps than the limit allows."""
+    kind: Literal["and", "or", "not", "position", "value"]
+    operands: tuple[Operand, ...]
+    """What it is made of, with values; literals are left out. Of a position: position() and last() at the end."""
     parts: tuple[Condition, ...]
-    """Of and, or, not: the parts that decide. Of a path that leads nowhere: the condition on its way that is false."""
-    position: int
-    """Of conditions on positions: the position, and how many there are."""
-    last: int
-    out_of_order: bool
-    """In an ordered pattern: there is a witness, but it starts too early."""
-    other: Place | None
-    """What has the right name in another namespace, where that is all that is wrong."""
-    namespace: str
-    """The namespace that was wanted there."""
+    """Of and, or, not: the parts that decide."""
 
     @property
     def reason(self) -> str:
         """Why, in words."""
         return _reason(self)
 
+    @property
+    def sentence(self) -> str:
+        """The condition, whether it holds, and why."""
+        return f"{self.text} is {_truth(self)}: {self.reason}"
+
+    def places(self) -> Iterator[Place]:
+        """What its operands and parts name, and how far paths came that select nothing."""
+        for operand in self.operands:
+            yield from operand.places
+            miss = operand.miss
+            if miss is not None and miss.condition is not None:
+                assert miss.place is not None
+                yield miss.place
+                yield from miss.condition.places()
+        for part in self.parts:
+            yield from part.places()
+
+    def others(self) -> Iterator[Place]:
+        """What is in another namespace, or comes too early, and would fit otherwise."""
+        for operand in self.operands:
+            if operand.miss is not None and operand.miss.other is not None:
+                yield operand.miss.other
+            if operand.miss is not None and operand.miss.condition is not None:
+                yield from operand.miss.condition.others()
+        for part in self.parts:
+            yield from part.others()
+
 
 @dataclass(frozen=True, slots=True)
 class StepMatch:
-    """A step of the main path, and the item that reached it."""
+    """A step of the main path and the item that reached it. A condition of the document stands at its root element."""
 
     text: str
     place: Place
     conditions: tuple[Condition, ...]
-    """Its predicates, up to the first that is false."""
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """What failed first.
-
-    kind "condition": the last condition of the last step is false. "step": nothing reaches the step `text`.
-    "namespace": nothing does, but `other` has its name in another namespace. "order": only `other` would, but it
-    starts before the branches of an ordered pattern allow.
-    """
-
-    kind: Literal["condition", "step", "namespace", "order"]
-    text: str
-    other: Place | None
-    namespace: str
+    """Its predicates, up to the first that does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a query matches, or how near it came; `str(explanation)` is for people."""
 
-    matched: bool
+    matched: bool | None
+    """None: undecided, as `match` reports it."""
+    undecided: str
+    """Why the answer or a part of the explanation is not known; empty where all is."""
     query: str
     branch: str
     """The path that is explained: the query, or the best of its union."""
     steps: tuple[StepMatch, ...]
-    """As far as some element came; all of them for a match."""
+    """As far as some item came; all of them for a match."""
     miss: Miss | None
+    """What failed first; None for a match."""
 
     @property
     def failed(self) -> Condition | None:
         """The first false predicate, where it was a predicate that failed."""
-        if self.miss is None or self.miss.kind != "condition":
-            return None
-        return self.steps[-1].conditions[-1]
+        conditions = self.steps[-1].conditions if self.miss is not None and self.miss.kind == "condition" else ()
+        return conditions[-1] if conditions and conditions[-1].holds is False else None
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain dicts and lists, for JSON."""
@@ -134,7 +191,10 @@ class Explanation:
 
     def lines(self) -> Iterator[str]:
         """The lines of str()."""
-        yield f"{'matches' if self.matched else 'does not match'} {self.query}"
+        answer = {True: "matches", False: "does not match", None: "may or may not match"}[self.matched]
+        yield f"{answer} {self.query}"
+        if self.undecided:
+            yield f"  undecided: {self.undecided}"
         if self.branch != self.query:
             yield f"  {'by' if self.matched else 'nearest:'} {self.branch}"
         texts = [step.text for step in self.steps] + ([self.miss.text] if self.miss else [])
@@ -144,16 +204,15 @@ class Explanation:
             for condition in step.conditions:
                 yield from _condition_lines(condition, " " * (width + 4))
         if self.miss and self.miss.kind != "condition":
-            yield f"  {self.miss.text:{width}}  {self._stop_reason()}"
+            yield f"  {self.miss.text:{width}}  {self._stop_reason(self.miss)}"
 
-    def _stop_reason(self) -> str:
-        assert self.miss
-        other = self.miss.other
-        if self.miss.kind == "namespace" and other:
-            return f"nothing; {_namespaces(other, self.miss.namespace)}"
-        if self.miss.kind == "order" and other:
-            return f"nothing in this order: {other.path}, line {other.line}, starts too early"
-        return f"nothing below {self.steps[-1].place.path}" if self.steps else "nothing"
+    def _stop_reason(self, miss: Miss) -> str:
+        if miss.kind == "namespace" and miss.other:
+            return f"nothing; {_namespaces(miss.other, miss.namespace)}"
+        if miss.kind == "order" and miss.other:
+            return f"nothing in this order: {miss.other.path}, line {miss.other.line}, starts too early"
+        where = f" {'below' if miss.goes_down else 'from'} {self.steps[-1].place.path}" if self.steps else ""
+        return f"nothing{where}{_unknown_name(miss)}"
 
 
 def explain(
@@ -171,15 +230,16 @@ def explain(
     text = query.encode("utf-8", "surrogatepass")
     bindings = list((namespaces or {}).items())
     source = document.native if isinstance(document, Document) else bytes(document)
-    branch, steps, miss = _native.explain(
-        source, text, bindings, ordered, (limits or Limits()).native(), native_entities(entities)
-    )
+    raw = _native.explain(source, text, bindings, ordered, (limits or Limits()).native(), native_entities(entities))
+    matched, undecided, branch, steps, miss, names = raw
+    reader = _TupleReader(names)
     return Explanation(
-        matched=miss is None,
+        matched=matched,
+        undecided=undecided,
         query=query,
         branch=branch,
-        steps=tuple(StepMatch(text, Place(*place), _conditions(raw)) for text, place, raw in steps),
-        miss=None if miss is None else Miss(miss[0], miss[1], _place(miss[2]), miss[3]),
+        steps=tuple(StepMatch(text, Place(*place), reader.conditions(reasons)) for text, place, reasons in steps),
+        miss=reader.miss(miss),
     )
 
 
@@ -214,55 +274,135 @@ def places_with_values(
     return [(Place(*place), values) for place, values in pairs]
 
 
-def _place(raw: tuple[Any, ...] | None) -> Place | None:
-    return None if raw is None else Place(*raw)
+@dataclass(frozen=True, slots=True)
+class _TupleReader:
+    """Turns the tuples of `_native.explain` into classes."""
 
+    names: tuple[tuple[str, ...], tuple[str, ...]]
+    """Of the elements and of the attributes in the document, if the query names something else."""
 
-def _conditions(raw: tuple[tuple[Any, ...], ...]) -> tuple[Condition, ...]:
-    return tuple(
-        Condition(
-            text, holds, kind, tuple(Place(*place) for place in places), _conditions(parts), position, last, early,
-            _place(other), namespace,
+    def miss(self, raw: tuple[Any, ...] | None) -> Miss | None:
+        if raw is None:
+            return None
+        kind, text, place, condition, other, namespace, goes_down, unknown, is_attribute = raw
+        return Miss(
+            kind=kind,
+            text=text,
+            place=Place(*place) if place else None,
+            condition=self.condition(condition) if condition else None,
+            other=Place(*other) if other else None,
+            namespace=namespace,
+            goes_down=goes_down,
+            unknown=f"@{unknown}" if unknown and is_attribute else unknown,
+            suggestion=self.suggestion(unknown, is_attribute=is_attribute) if unknown else "",
         )
-        for text, holds, kind, places, parts, position, last, early, other, namespace in raw
-    )  # fmt: skip
+
+    def suggestion(self, unknown: str, *, is_attribute: bool) -> str:
+        """Prefixes and capital letters count for nothing."""
+        sign = "@" if is_attribute else ""
+        names = {name.rpartition(":")[2].lower(): sign + name for name in reversed(self.names[is_attribute])}
+        return names.get(nearest(unknown.lower(), names, alike_min=ALIKE_MIN) or "", "")
+
+    def conditions(self, raw: tuple[tuple[Any, ...], ...]) -> tuple[Condition, ...]:
+        return tuple(map(self.condition, raw))
+
+    def condition(self, raw: tuple[Any, ...]) -> Condition:
+        text, holds, kind, operands, parts = raw
+        return Condition(text, holds, kind, tuple(map(self.operand, operands)), self.conditions(parts))
+
+    def operand(self, raw: tuple[Any, ...]) -> Operand:
+        text, type, use, value, count, places, not_numbers, miss = raw
+        return Operand(
+            text, type, use, value, count, tuple(Place(*place) for place in places), not_numbers, self.miss(miss)
+        )
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
 
 VALUE_CHARS_MAX = 60
+LANGUAGE = "ancestor-or-self::*[@xml:lang][1]/@xml:lang"
+"""What lang() looks at, which no condition says."""
 
 
 def _condition_lines(condition: Condition, indent: str) -> Iterator[str]:
-    holds = "true" if condition.holds else "false"
     if condition.kind in ("and", "or") and condition.parts:
-        yield f"{indent}{condition.text} is {holds}:"
+        yield f"{indent}{condition.text} is {_truth(condition)}:"
         for part in condition.parts:
             yield from _condition_lines(part, indent + "  ")
     else:
-        yield f"{indent}{condition.text} is {holds}: {condition.reason}"
+        yield indent + condition.sentence
+
+
+def _truth(condition: Condition) -> str:
+    return {True: "true", False: "false", None: "undecided"}[condition.holds]
 
 
 def _reason(condition: Condition) -> str:
-    if condition.kind == "position":
-        return f"it is number {condition.position} of {condition.last}"
     if condition.kind == "not":
         return _reason(condition.parts[0])
     if condition.kind in ("and", "or"):
-        return ", ".join(f"{part.text} is {'true' if part.holds else 'false'}" for part in condition.parts)
-    if condition.out_of_order:
-        place = condition.places[0]
-        return f"{place.path}, line {place.line}, comes too early in this order"
-    if condition.other is not None:
-        return f"there is none; {_namespaces(condition.other, condition.namespace)}"
-    if not condition.places:
-        return "there is none"
-    if condition.parts:
-        part = condition.parts[0]
-        return f"{condition.places[0].path} comes so far, but {part.text} is false: {part.reason}"
-    if condition.kind == "exists":
-        return condition.places[0].path
-    return ", ".join(f"{place.path} is {_quote(place.value)}" for place in condition.places)
+        return ", ".join(f"{part.text} is {_truth(part)} ({part.reason})" for part in condition.parts)
+    operands, numbers = condition.operands, []
+    if condition.kind == "position":
+        *rest, position, last = operands
+        operands, numbers = tuple(rest), [f"it is number {position.value} of {last.value}"]
+    is_alone = len(operands) == 1 and operands[0].text != LANGUAGE
+    phrases = [_operand(operand, is_alone=is_alone) for operand in operands] + numbers
+    if condition.holds is None:
+        is_whole = is_alone and operands[0].text in (condition.text, condition.text[1:-1].strip())
+        phrases = ["deciding takes too many steps", *phrases[is_whole:]]
+    return "; ".join(phrases) or "whatever the document holds"
+
+
+def _operand(operand: Operand, *, is_alone: bool) -> str:
+    if operand.type == "undecided":
+        return f"{operand.text} is undecided"
+    if operand.type == "items":
+        return _items(operand, is_alone=is_alone) if operand.places else _no_items(operand, is_alone=is_alone)
+    value = _quote(operand.value) if operand.type == "string" else operand.value
+    if operand.text[0] in "'\"":  # a literal
+        return f"{value} is no number in XPath 1.0"
+    return f"{operand.text} is {value}{_no_number(operand, operand.value)}"
+
+
+def _items(operand: Operand, *, is_alone: bool) -> str:
+    more = f" and {operand.count - len(operand.places):,} more" if operand.count > len(operand.places) else ""
+    first = operand.places[0]
+    if operand.use == "exists":
+        more = f" and {operand.count - 1:,} more" if operand.count > 1 else ""
+        return f"{first.path}{more}" if is_alone else f"{operand.text} selects {first.path}{more}"
+    if operand.count > 1 and len(operand.places) == 1:
+        which = "the first" if operand.use == "first" else "one"
+        return f"{first.path}, {which} of {operand.count:,}, is {_quote(first.value)}{_no_number(operand, first.value)}"
+    values = [f"{place.path} is {_quote(place.value)}{_no_number(operand, place.value)}" for place in operand.places]
+    return ", ".join(values) + more
+
+
+def _no_number(operand: Operand, value: str) -> str:
+    return ", which is no number in XPath 1.0" if value in operand.not_numbers else ""
+
+
+def _no_items(operand: Operand, *, is_alone: bool) -> str:
+    none, miss = "there is none" if is_alone else f"there is no {operand.text}", operand.miss
+    if miss is None:
+        return none
+    if miss.kind == "order":
+        other = miss.other
+        return f"{other.path}, line {other.line}, comes too early in this order" if other else "only in another order"
+    if miss.kind == "namespace" and miss.other:
+        return f"{none}; {_namespaces(miss.other, miss.namespace)}"
+    if miss.condition and miss.place:
+        stop = f"{miss.place.path} comes so far, but {miss.condition.sentence}"
+        return stop if is_alone else f"{none}: {stop}"
+    return none + _unknown_name(miss)
+
+
+def _unknown_name(miss: Miss) -> str:
+    if not miss.unknown:
+        return ""
+    suggestion = f"; did you mean {miss.suggestion}?" if miss.suggestion else ""
+    kind, name = ("attribute", miss.unknown[1:]) if miss.unknown[0] == "@" else ("element", miss.unknown)
+    return f"; no {kind} is called {name}{suggestion}"
 
 
 def _namespaces(other: Place, query_namespace: str) -> str:

@@ -572,7 +572,7 @@ class Index:
     def explain(self, document: AnyDocument, id: str) -> Explanation:
         """Why a subscription matches the document, or how near it came. Raises a KeyError for an unknown id.
 
-        A DocumentLimitError (TC340) says that finding out takes more work than `Limits.work_per_item_max` allows.
+        Where finding out takes more work than `Limits.work_per_item_max` allows, `matched` is None.
         """
         subscription = self[id]
         return explain(

@@ -15,14 +15,14 @@ It decides its subscriptions one at a time, so it is for the few documents of a 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 from treecast import _native
 from treecast.document import EntityTexts, native_entities
 from treecast.errors import TreecastError
 from treecast.index import Index
-from treecast.index.explain import Condition, Explanation, Place
+from treecast.index.explain import Explanation, Place
 from treecast.report.figures import DocumentDetail, MatchDetail, Piece
 
 MATCHES_SHOWN_MAX = 40
@@ -104,15 +104,8 @@ def _places(explanation: Explanation) -> list[Place]:
         return []
     places = [explanation.steps[-1].place]
     for step in explanation.steps:
-        places += _condition_places(step.conditions)
+        places += [place for condition in step.conditions if condition.holds for place in condition.places()]
     return places
-
-
-def _condition_places(conditions: Iterable[Condition]) -> Iterator[Place]:
-    for condition in conditions:
-        if condition.holds:
-            yield from condition.places
-            yield from _condition_places(condition.parts)
 
 
 def _line_starts(text: str) -> list[int]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from treecast.errors import TreecastError
 from treecast.index import Index
-from treecast.index.explain import Condition, Explanation, Place, explain
+from treecast.index.explain import Explanation, Place, explain
 from treecast.overlay.broker.rows import SubscriptionRow
 from treecast.serve.doors.forms import DocumentMatch, ExplainedStep, Span
 
@@ -84,6 +84,8 @@ def _explain(body: bytes, row: SubscriptionRow, like: Index) -> tuple[str, list[
         explanation = explain(body, row.query, namespaces=row.namespaces, ordered=row.ordered, limits=like.limits)
     except TreecastError as error:
         return f"Not explained: {str(error)[:TEXT_CHARS_MAX]}", [], []
+    if explanation.matched is None:
+        return f"Not explained: {explanation.undecided[:TEXT_CHARS_MAX]}", [], []
     if not explanation.matched:
         return "The subscription has changed since: it does not match this document any more.", [], []
     steps = [
@@ -91,25 +93,21 @@ def _explain(body: bytes, row: SubscriptionRow, like: Index) -> tuple[str, list[
             step.text[:TEXT_CHARS_MAX],
             step.place.path[:TEXT_CHARS_MAX],
             step.place.line,
-            [f"{one.text} is true: {one.reason}"[:TEXT_CHARS_MAX] for one in step.conditions],
+            [one.sentence[:TEXT_CHARS_MAX] for one in step.conditions],
         )
         for step in explanation.steps
     ]
-    return "", steps, list(_spans(explanation))
+    note = f"Not all of it is explained: {explanation.undecided[:TEXT_CHARS_MAX]}" if explanation.undecided else ""
+    return note, steps, list(_spans(explanation))
 
 
 def _spans(explanation: Explanation) -> Iterator[Span]:
     """What the last step selected, then what the conditions looked at."""
-    yield _span(explanation.steps[-1].place, is_result=True)
-    places = [place for step in explanation.steps for place in _evidence(step.conditions)]
+    if explanation.steps:
+        yield _span(explanation.steps[-1].place, is_result=True)
+    places = [place for step in explanation.steps for one in step.conditions for place in one.places()]
     for place in places[: SPANS_MAX - 1]:
         yield _span(place, is_result=False)
-
-
-def _evidence(conditions: Iterable[Condition]) -> Iterator[Place]:
-    for condition in conditions:
-        yield from condition.places
-        yield from _evidence(condition.parts)
 
 
 def _span(place: Place, *, is_result: bool) -> Span:
