@@ -114,6 +114,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._held_body = b""
         self._header_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
+        self._version = "1.1"
         self._line_bytes = 0
         """Of the header so far; in a body of chunks, of the lines between its bytes."""
         self._body_bytes_left: int | None = None
@@ -195,7 +196,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.handle_websocket_upgrade()
             return
         # That parser takes the body for the other protocol. A new one gets the header without the field `upgrade`.
-        line = b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        line = b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, self._version.encode())
         fields = [b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
         self._line_bytes = 0
@@ -212,7 +213,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        version = self.parser.get_http_version()
+        version = self._version = self.parser.get_http_version()
         fields = dict(self.headers)
         body_bytes = self._check_framing(version, fields)
         if self.parser.should_upgrade():
@@ -255,10 +256,9 @@ class GuardedProtocol(HttpToolsProtocol):
         """Answer through ASGI, when the requests before it are answered. Raises DoorError if the address is no text."""
         url = httptools.parse_url(self.url)
         scope = cast(Scope, self.scope)
-        version = self.parser.get_http_version()
         scope.update(
             method=self.parser.get_method().decode(),
-            http_version=version,
+            http_version=self._version,
             path=_decode(url.path or b"/", "path"),
             raw_path=url.path or b"/",
             query_string=url.query or b"",
@@ -276,7 +276,7 @@ class GuardedProtocol(HttpToolsProtocol):
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            keep_alive=self._version != "1.0" and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
         if before is None or before.response_complete:
@@ -357,7 +357,7 @@ class GuardedProtocol(HttpToolsProtocol):
         assert self.door is not None
         self._is_held = False
         body, self._held_body = self._held_body, b""
-        is_lasting = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+        is_lasting = self._version != "1.0" and self.parser.should_keep_alive()
         cycle = self.cycle = cast(Any, DirectCycle(is_lasting))
         scope = {
             "type": "http",
@@ -391,7 +391,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.door is None or self.parser.get_method() != b"GET" or self.url.partition(b"?")[0] != SOCKET_URL:
             return False
         fields = dict(self.headers)
-        has_body = self._check_framing(self.parser.get_http_version(), fields) != 0
+        has_body = self._check_framing(self._version, fields) != 0
         return not has_body and fields[b"upgrade"].lower() == b"websocket"
 
     def handle_websocket_upgrade(self) -> None:
