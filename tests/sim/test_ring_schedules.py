@@ -1,4 +1,7 @@
-"""Rings by script: what was acknowledged survives two lost disks, a peer that is away, and peers that lie."""
+"""Rings by script: what was acknowledged survives two lost disks, a peer that is away, and peers that lie.
+
+The simulator itself takes no more disks than that.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,12 @@ import pytest
 from support.scripted_ring import ScriptedRing
 
 from treecast.overlay.chord.chord_messages import Claim, Leaving, Member, Notify, member_of
+from treecast.overlay.chord.nfa_peer import NfaPeer
+from treecast.overlay.chord.settings import ChordSettings
 from treecast.overlay.peer import Effect, Send
+from treecast.sim.chord.filter_scenario import FilterRun
 from treecast.sim.chord.scenario import ChordPlan, ChordRun, ChordScenario
-from treecast.sim.faults import HostFault, Partition
+from treecast.sim.faults import ANY, Crash, HostFault, LinkFault, Partition
 
 pytestmark = pytest.mark.house
 
@@ -114,3 +120,35 @@ def test_what_a_liar_says_in_the_names_of_others_changes_nothing(seed: int) -> N
     run.world.add_host(Liar.name, lambda _, random: Liar(run.plan, random))
     run.play(scenario.faults(seed))
     assert run.world.failure is None, run.world.failure
+
+
+# --- the simulator's own bound ----------------------------------------------------------------------------------------
+
+
+def lose_disks_of_all_but(writer: str, run: ChordRun, answers_ms: int) -> None:
+    """A write, an answer to the writer that takes so long, and a lost disk every 50 ms."""
+    losses = [Crash(host, 1_100 + 50 * number, 1, True) for number, host in enumerate(run.plan.hosts) if host != writer]
+    run.play([LinkFault("delay", ANY, writer, 900, 2_000, answers_ms), *losses])
+    assert run.world.failure is None, run.world.failure
+    assert run.counts["crashes"] == 3 and run.counts["lost disks"] == 2
+
+
+def one_write_by(writer: str) -> ChordPlan:
+    """Four peers, of which three have what is written. None is taken for dead while its answer is late."""
+    hosts = [f"p{number}" for number in range(4)]
+    return ChordPlan(hosts, ChordSettings(base=tuple(hosts), probe_ms=1_000), 3_000, [], [], [(1_000, writer)], [])
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_an_entry_counts_while_its_acknowledgement_is_on_its_way(seed: int) -> None:
+    """Three disks have it when the owner answers. Only two of them are lost before the writer hears of it."""
+    run = ChordRun(seed, one_write_by("p0"))
+    lose_disks_of_all_but("p0", run, answers_ms=500)
+    assert len(run.acknowledged) == 1
+
+
+def test_entries_of_subscriptions_count_too() -> None:
+    """Its host keeps its disk, and two of the three others may lose theirs."""
+    run = FilterRun(5, one_write_by("p2"), NfaPeer)
+    lose_disks_of_all_but("p2", run, answers_ms=0)
+    assert run.counts["subscribed"] == 1 and run.counts["matches"] > 0

@@ -1,8 +1,9 @@
 """A ring under joins, leaves, crashes and partitions: its invariant at every step, and afterwards all that was stored.
 
 A seed draws peers, settings, what applications do, and faults. Peers of the base crash and come back; the others also
-join, leave, and lose their disks. At most `replicas` - 1 disks are lost before all that was acknowledged is on enough
-disks again: nobody can ask for more.
+join, leave, and lose their disks. At most `replicas` - 1 disks are lost before every entry that is left is on enough
+disks again: a ring promises no more than that. Nobody who looks on knows which of them are acknowledged: the answer may
+still be on its way to the writer.
 
 After the last fault the ring must become what it should be, lookups must be right, and every acknowledged entry must be
 where it belongs, on as many peers as it should.
@@ -23,7 +24,7 @@ from treecast.overlay.chord.chord_messages import Entry, Step
 from treecast.overlay.chord.chord_peer import RING_TABLE, STANDING
 from treecast.overlay.chord.identifiers import RING, place_of_key
 from treecast.overlay.chord.ring import RingMember, StableBase
-from treecast.overlay.chord.shelf import TABLE, row_key
+from treecast.overlay.chord.shelf import TABLE
 from treecast.sim.chord.ring_checks import RingChecks, owner_among, ring_faults
 from treecast.sim.faults import Crash, Fault, FaultRates, Partition, draw_faults
 from treecast.sim.frames import PacketCodec
@@ -233,18 +234,19 @@ class ChordRun:
 
     def _may_lose_disk(self, host: str) -> bool:
         replicas = self.plan.settings.replicas
-        if all(len(self._disks_with(entry)) >= replicas for entry in self.acknowledged.values()):
+        if all(disks >= replicas for disks in self._disk_counts().values()):
             self._lost_disks = 0
         return self._lost_disks < replicas - 1
 
-    def _disks_with(self, entry: Entry) -> list[str]:
-        """The hosts that have it on disk, or a later version."""
-        hosts = []
-        for name, host in self.world.hosts.items():
-            row = host.storage.get(TABLE, row_key(entry))
-            if row is not None and msgspec.msgpack.decode(row, type=Entry).version >= entry.version:
-                hosts.append(name)
-        return hosts
+    def _disk_counts(self) -> Counter[tuple[str, str]]:
+        """On how many disks each entry is, in its latest version."""
+        entries = [
+            msgspec.msgpack.decode(row, type=Entry)
+            for host in self.world.hosts.values()
+            for row in host.storage.tables().get(TABLE, {}).values()
+        ]
+        latest = {(entry.key, entry.id): entry.version for entry in sorted(entries, key=lambda entry: entry.version)}
+        return Counter((entry.key, entry.id) for entry in entries if entry.version == latest[entry.key, entry.id])
 
     # -- in the end
 
