@@ -39,8 +39,7 @@ from treecast.index import Index
 from treecast.overlay.broker import BrokerSettings
 from treecast.overlay.messages import Subscribe
 from treecast.overlay.onyx.settings import NetworkSettings
-from treecast.overlay.receiver import Delivery
-from treecast.serve.client import Connection
+from treecast.serve.client import Connection, ReceivedDelivery
 from treecast.serve.settings import RuntimeSettings
 from treecast.workload import DocumentSettings, Schema, generate_documents
 
@@ -109,7 +108,7 @@ class Reader:
         self._task = asyncio.create_task(self._read(ids))
 
     async def _read(self, ids: list[str]) -> None:
-        waiting: list[Delivery] = []
+        waiting: list[ReceivedDelivery] = []
 
         def settle() -> None:
             """What came in one go is acknowledged in one go."""
@@ -120,7 +119,7 @@ class Reader:
             self.count += 1
             if not waiting:
                 asyncio.get_running_loop().call_later(0.005, settle)
-            waiting.append(delivery.delivery)
+            waiting.append(delivery)
 
     async def expect(self, count: int) -> None:
         async with asyncio.timeout(WAIT_SECONDS):

@@ -465,7 +465,7 @@ def test_an_index_that_cannot_be_reached_is_one_line(machine: Machine, platform:
     python.write_text(re.sub(r'\*"-m pip"\*\).*;;', lambda _: pip, python.read_text()))
     shutil.copy(ROOT / "requirements.lock", machine.checkout)
     nowhere = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://127.0.0.1:1/simple", "PIP_RETRIES": "1"}
-    result = machine.setup(TREECAST_PYTHON="python3", FAKE_PLATFORM=platform, **nowhere)
+    result = machine.setup(user=None, TREECAST_PYTHON="python3", FAKE_PLATFORM=platform, **nowhere)
     assert result.returncode == 2
     (line,) = result.stderr.splitlines()
     assert line == (

@@ -42,7 +42,8 @@ class Filters:
                 return number is not None and first and (step.uri is None) == (step.local is None)
             case Exists((Path(False, steps),)) | Compare((Path(False, steps),)):
                 return self._path(steps, ordered)
-        return False
+            case _:
+                return False
 
     def _path(self, steps: tuple[Step, ...], ordered: bool) -> bool:
         """A path in a predicate."""
@@ -63,7 +64,8 @@ class Filters:
                     return all(plain(operand) for operand in operands)
                 case Exists((Path(False, ()),)) | Compare((Path(False, ()),)):
                     return True
-            return False
+                case _:
+                    return False
 
         return step.axis in ("child", "attribute") and all(plain(predicate) for predicate in step.predicates)
 

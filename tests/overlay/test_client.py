@@ -397,6 +397,8 @@ class SmallBroker:
             case Flow() | Acknowledge():
                 self.session = "" if message.session == self.session else self.session  # it was opened twice
                 return [Detach(message.session, "unknown")]
+            case _:
+                pass
         return []
 
     def restart_session(self, name: str) -> None:

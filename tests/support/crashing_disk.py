@@ -84,6 +84,8 @@ class File:
             case "sectors":
                 share = random.random()
                 changes = [part for change in changes for part in sectors(*change) if random.random() < share]
+            case "all":
+                pass
         return apply(self.synced, changes)
 
 
@@ -183,6 +185,8 @@ class CrashingDisk:
                 self._rename(path, "", None)
             case "M":
                 self._rename("", path, None)
+            case _:
+                raise AssertionError(operation.kind)
 
     def _rename(self, former: str, latter: str, file: File | None) -> None:
         rename(self._names, (former, latter, file))

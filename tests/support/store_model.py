@@ -8,12 +8,14 @@ from random import Random
 
 from treecast.overlay.storage import (
     Append,
+    AppendMany,
     BodyGoneError,
     Change,
     Delete,
     DeleteBefore,
     DropBefore,
     Put,
+    PutMany,
     Storage,
 )
 
@@ -49,6 +51,8 @@ class Model:
                     self.last_body = number
                 case DropBefore(number):
                     self.drop_before = max(self.drop_before, number)
+                case PutMany() | AppendMany():
+                    raise AssertionError("none is drawn")
         self.bodies = {number: body for number, body in self.bodies.items() if number >= self.drop_before}
 
     def draw(self, random: Random, changes_max: int = 12) -> list[Change]:

@@ -55,6 +55,8 @@ def switch_off(mechanism: str) -> None:
             durable.sync = lambda path: None
         case "second writing":
             wal.rewrite = lambda path: None
+        case _:
+            pass  # nothing, or what SQLite is told
 
 
 def main(directory: Path, seed: int, count: int, failing: str, without: str) -> None:

@@ -107,6 +107,8 @@ def _alternative(text: str, words: Words) -> str:
             return "treecast selective grant … --allow-empty if it may select nothing"
         case "send the header Treecast-Source":
             return f"name it with {words['source']}" if "source" in words else ""
+        case _:
+            pass
     text = _TIMES.sub(r"name \1 subscriptions", text)
     for pattern, before in ((_SETTINGS, ""), (_RAISE, "raise it with ")):
         for found in pattern.finditer(text):

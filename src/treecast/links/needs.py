@@ -45,6 +45,7 @@ from treecast.links.reading import (
 from treecast.query.shapes import (
     Attribute,
     Choice,
+    Comment,
     Computed,
     Concat,
     Count,
@@ -52,11 +53,14 @@ from treecast.query.shapes import (
     Enclosed,
     Flwr,
     For,
+    Instruction,
     Items,
     NameOf,
     Sequence,
     Shape,
     StringOf,
+    Text,
+    Value,
     Where,
 )
 from treecast.query.tree import And, Condition, Exists, Or, Path, Step, is_positional
@@ -211,6 +215,8 @@ def _collect(shape: Shape) -> Iterator[Need]:
             yield from _collect_all((*attributes, *content))
         case Sequence(parts) | Enclosed(parts) | Concat(parts) | Attribute(parts=parts):
             yield from _collect_all(parts)
+        case Text() | Value() | Comment() | Instruction():
+            pass
 
 
 def _collect_all(shapes: tuple[Shape, ...]) -> Iterator[Need]:

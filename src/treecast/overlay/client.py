@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -312,7 +312,8 @@ class Client:
                 return [Deliver(message)]
             case Deliveries() | Attached() | Confirmation() | Detach():
                 return self._take_for_receiver(message, now_ms)
-        return []
+            case _:
+                return []  # it is for other peers
 
     def tick(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -443,6 +444,8 @@ class Client:
                 effects = receiver.take_confirmation(message)
             case Detach():
                 effects = receiver.take_detach(message, now_ms)
+            case _:
+                assert_never(message)
         if receiver.session != message.session:
             del self._by_session[message.session]
             self._by_session[receiver.session] = receiver

@@ -12,7 +12,7 @@ to `Message` here. Tags are unique among all of them. What a peer does not know,
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, assert_never, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from treecast.overlay.chord.chord_messages import RingMessage
 from treecast.overlay.chord.nfa_messages import NfaMessage
 from treecast.overlay.messages import (
     Advance,
+    Command,
     Deliveries,
     Hasten,
     Name,
@@ -60,24 +61,6 @@ Message = (
 )
 
 FlowName = Literal["catalog", "message", "query", "control"]
-_COMMAND_FLOWS: dict[type, FlowName] = {
-    RegisterSource: "catalog",
-    RemoveSource: "catalog",
-    Publish: "message",
-    Subscribe: "query",
-    SubscribeMany: "query",
-    Unsubscribe: "query",
-    Pause: "query",
-    Replay: "query",
-    Redeliver: "query",
-    Hasten: "query",
-    Advance: "query",
-    SetRecord: "control",
-    RemoveRecord: "control",
-    RegisterSubscriber: "control",
-    PlaceSubscription: "query",
-    RemovePlace: "query",
-}
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True):
@@ -93,7 +76,7 @@ def packet_of(message: Any, root: str = "", format: str = "text") -> Packet:
     """The packet of a message, with the flow it belongs to."""
     flow: FlowName = "control"
     if isinstance(message, Request):
-        flow = _COMMAND_FLOWS[type(message.command)]
+        flow = flow_of(message.command)
     elif isinstance(message, Deliveries):
         flow = "message"
     elif isinstance(message, CATALOG_MESSAGES):
@@ -107,6 +90,23 @@ def packet_of(message: Any, root: str = "", format: str = "text") -> Packet:
     elif isinstance(message, QUERY_MESSAGES):
         flow, root = "query", message.root
     return Packet(flow, root, format, message)
+
+
+def flow_of(command: Command) -> FlowName:
+    """Where a request belongs."""
+    match command:
+        case Publish():
+            return "message"
+        case RegisterSource() | RemoveSource():
+            return "catalog"
+        case Subscribe() | SubscribeMany() | Unsubscribe() | PlaceSubscription() | RemovePlace():
+            return "query"
+        case Pause() | Replay() | Redeliver() | Hasten() | Advance():
+            return "query"
+        case SetRecord() | RemoveRecord() | RegisterSubscriber():
+            return "control"
+        case _:
+            assert_never(command)
 
 
 TAIL_BYTES_MIN = 16 << 10

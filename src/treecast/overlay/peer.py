@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, assert_never, cast
 
 import msgspec
 
@@ -129,13 +129,16 @@ class Outbox:
 
     def add(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Store):
-                self._changes.extend(effect.changes)
-            elif isinstance(effect, Send) and effect.is_urgent:
-                self._urgent.append(effect)
-            else:
-                # Waits for the last group that has any changes in it.
-                self._waiting.append((self._next_group if self._changes else self._next_group - 1, effect))
+            match effect:
+                case Store():
+                    self._changes.extend(effect.changes)
+                case Send(is_urgent=True):
+                    self._urgent.append(effect)
+                case Send() | Deliver() | SaveIndex():
+                    # Waits for the last group that has any changes in it.
+                    self._waiting.append((self._next_group if self._changes else self._next_group - 1, effect))
+                case _:
+                    assert_never(effect)
 
     def has_changes(self) -> bool:
         return bool(self._changes)

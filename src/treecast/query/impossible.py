@@ -188,7 +188,8 @@ def _conflict(path: Path, evaluator: _Evaluator) -> str:
             return "nothing can be at its path"
         case [one_text]:
             return f"{one_text} is never true here"
-    return f"{', '.join(texts[:-1])} and {texts[-1]} are never true together"
+        case _:
+            return f"{', '.join(texts[:-1])} and {texts[-1]} are never true together"
 
 
 def _with_conditions(path: Path, conditions: Sequence[tuple[int, Condition]]) -> Path:
@@ -380,6 +381,8 @@ class _Evaluator:
             match predicate:
                 case Chain((FunctionCall("position"), Number() | FunctionCall("last")), ("=",)):
                     at = replace(at, most=1)
+                case _:
+                    pass
         return at.kinds
 
     def _call(self, name: str, arguments: tuple[Expression, ...], context: Context) -> tuple[Values, str]:
@@ -392,6 +395,8 @@ class _Evaluator:
                 return truth(value), reason
             case "position" | "last":
                 return context.positions, ""
+            case _:
+                pass
         values = [self.value(argument, context)[0] for argument in arguments]
         return call(name, values or [Items(context.kinds)])
 
@@ -420,7 +425,8 @@ def _most_after(predicate: Condition) -> float:
             return max(0, math.floor(bound))
         case And(operands):
             return min(map(_most_after, operands))
-    return math.inf
+        case _:
+            return math.inf
 
 
 def _is_number(expression: Expression) -> bool:
@@ -432,7 +438,8 @@ def _is_number(expression: Expression) -> bool:
             return operators[-1] not in OPPOSITE
         case FunctionCall(name):
             return name in NUMERIC
-    return False
+        case _:
+            return False
 
 
 class _PrefixWriter(Writer):

@@ -57,6 +57,8 @@ def along(axis: str, kinds: frozenset[str]) -> frozenset[str]:
             above = frozenset().union(*(_ABOVE.get(kind, NOTHING) for kind in kinds))
             above |= frozenset({ROOT, DOCUMENT}) if above & ELEMENTS else NOTHING
             return above | kinds if axis == "ancestor-or-self" else above
+        case _:
+            pass
     table = tables[axis]
     reached = frozenset().union(*(table.get(kind, NOTHING) for kind in kinds))
     return reached | kinds if axis == "descendant-or-self" else reached
@@ -77,4 +79,5 @@ def of_test(kind: str, axis: str) -> frozenset[str]:
             return frozenset({COMMENT})
         case "instruction":
             return frozenset({INSTRUCTION})
-    return ANYTHING
+        case _:
+            return ANYTHING

@@ -221,6 +221,8 @@ def _may_stand(left: Numbers, relation: str, right: Numbers) -> bool:
             return left.high >= right.low
         case "!=":
             return not (left.low == left.high == right.low == right.high)
+        case _:
+            pass
     low, high = max(left.low, right.low), min(left.high, right.high)
     if (left.is_whole or right.is_whole) and math.isfinite(low) and math.isfinite(high):
         return math.ceil(low) <= math.floor(high)
@@ -296,7 +298,8 @@ def call(name: str, values: list[Values]) -> tuple[Values, str]:
             return _name(name, first), ""
         case "namespace-uri":
             return ANY_TEXT, ""
-    return BOTH, ""
+        case _:
+            return BOTH, ""
 
 
 def whole_numbers(low: int, high: float) -> str:

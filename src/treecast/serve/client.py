@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from types import TracebackType
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -52,7 +52,7 @@ from treecast.overlay.messages import (
 )
 from treecast.overlay.onyx.control_messages import Located, Moved, Thing, WhereIs
 from treecast.overlay.packets import Packet, packet_of
-from treecast.overlay.peer import TICK_MS, Deliver, Effect, Send
+from treecast.overlay.peer import TICK_MS, Deliver, Effect, SaveIndex, Send, Store
 from treecast.overlay.receiver import Delivered, Delivery, Opened, Settled
 from treecast.overlay.retry import Retry
 from treecast.serve.address import format_address, parse_address
@@ -309,15 +309,19 @@ class Connection:
 
     def _do(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Send):
-                if not self._outgoing:
-                    asyncio.get_running_loop().call_soon(self._flush)
-                message = effect.message
-                if self._broker and isinstance(message, Hello):
-                    message = msgspec.structs.replace(message, to=self._broker)
-                self._outgoing.append(packet_of(message))
-            elif isinstance(effect, Deliver):
-                self._take_event(effect.event)
+            match effect:
+                case Send(message=message):
+                    if not self._outgoing:
+                        asyncio.get_running_loop().call_soon(self._flush)
+                    if self._broker and isinstance(message, Hello):
+                        message = msgspec.structs.replace(message, to=self._broker)
+                    self._outgoing.append(packet_of(message))
+                case Deliver():
+                    self._take_event(effect.event)
+                case Store() | SaveIndex():
+                    raise AssertionError("a client stores nothing")
+                case _:
+                    assert_never(effect)
 
     def _flush(self) -> None:
         """Send what was collected, in few frames. Without a connection it is lost, and sent again later."""

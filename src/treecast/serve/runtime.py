@@ -24,7 +24,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from operator import itemgetter
 from random import Random
-from typing import Any
+from typing import Any, assert_never
 
 import structlog
 
@@ -32,7 +32,7 @@ from treecast.errors import TreecastError
 from treecast.overlay.frames import encode
 from treecast.overlay.messages import Detach, Hello, IndexSaved
 from treecast.overlay.packets import Packet, packet_of
-from treecast.overlay.peer import Deliver, Peer, SaveIndex, Send, receive_all
+from treecast.overlay.peer import Deliver, Peer, SaveIndex, Send, Store, receive_all
 from treecast.overlay.retry import Retry
 from treecast.overlay.storage import Change, Storage
 from treecast.serve.acceptor import Acceptor, AcceptPolicy, address_of, bind
@@ -316,19 +316,22 @@ class Runtime:
         events: list[Deliver] = []
         own = life.peer.name
         for effect in life.outbox.take_ready():
-            if isinstance(effect, Send):
-                if effect.to == own:
+            match effect:
+                case Send() if effect.to == own:
                     to_itself.append(effect.message)
-                else:
+                case Send():
                     packet = packet_of(effect.message, root=effect.sender or own)
                     outgoing.setdefault((effect.sender, effect.to), []).append(packet)
-            elif isinstance(effect, SaveIndex):
-                self._begin_save(life, effect.version)
-            elif isinstance(effect, Deliver):
-                if isinstance(effect.event, Future):
-                    effect.event.set_result(None)
-                else:
+                case SaveIndex():
+                    self._begin_save(life, effect.version)
+                case Deliver(Future() as mark):
+                    mark.set_result(None)
+                case Deliver():
                     events.append(effect)
+                case Store():
+                    raise AssertionError("its changes are in a group")
+                case _:
+                    assert_never(effect)
         for (sender, name), packets in outgoing.items():
             self._send(sender, name, packets)
         # After the messages: an event may end the links of a broker that was asked to send before it (`keep_only`), and

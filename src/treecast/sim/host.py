@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
-from treecast.overlay.peer import TICK_MS, Deliver, Effect, Outbox, Peer, SaveIndex, Send, receive_all
+from treecast.overlay.peer import TICK_MS, Deliver, Effect, Outbox, Peer, SaveIndex, Send, Store, receive_all
 from treecast.overlay.storage import StorageError
 from treecast.sim.storage import SimulatedStorage
 
@@ -264,20 +264,26 @@ class Host:
         receiver = ("", "")  # in whose name, and to whom
         batch: list[Any] = []
         for effect in self._outbox.take_ready():
-            if isinstance(effect, Send) and effect.to == self.name:
-                # What a peer sends to itself always arrives, in order.
-                self._world.after(0, self._handle, self.incarnation, self.name, [effect.message])
-            elif isinstance(effect, Send):
-                if batch and ((effect.sender, effect.to) != receiver or not self._batches):
-                    self._world.network.send(self.name, receiver[1], batch, receiver[0])
-                    batch = []
-                receiver = (effect.sender, effect.to)
-                batch.append(effect.message)
-            elif isinstance(effect, Deliver):
-                # Not at once: the application may call the peer, which is not ready for that here.
-                self._world.after(0, self._deliver, self.incarnation, effect.event)
-            elif isinstance(effect, SaveIndex) and self.save_index is not None:
-                self.save_index(self.peer, effect.version)
+            match effect:
+                case Send() if effect.to == self.name:
+                    # What a peer sends to itself always arrives, in order.
+                    self._world.after(0, self._handle, self.incarnation, self.name, [effect.message])
+                case Send():
+                    if batch and ((effect.sender, effect.to) != receiver or not self._batches):
+                        self._world.network.send(self.name, receiver[1], batch, receiver[0])
+                        batch = []
+                    receiver = (effect.sender, effect.to)
+                    batch.append(effect.message)
+                case Deliver():
+                    # Not at once: the application may call the peer, which is not ready for that here.
+                    self._world.after(0, self._deliver, self.incarnation, effect.event)
+                case SaveIndex():
+                    if self.save_index is not None:
+                        self.save_index(self.peer, effect.version)
+                case Store():
+                    raise AssertionError("its changes are in a group")
+                case _:
+                    assert_never(effect)
         if batch:
             self._world.network.send(self.name, receiver[1], batch, receiver[0])
 

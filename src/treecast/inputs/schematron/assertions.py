@@ -292,7 +292,8 @@ def _negation(truth: Expression) -> Expression:
     match truth:
         case Call("not", (inner,)):
             return _condition(inner)
-    return Call("not", (truth,))
+        case _:
+            return Call("not", (truth,))
 
 
 def _tidy(parts: list[str | Expression]) -> tuple[str | Expression, ...]:

@@ -112,7 +112,8 @@ class Inlining:
                 return Binary(operator, self.value(left, way), self.value(right, way))
             case Path():
                 return self.path(expression, way)
-        return expression
+            case Literal() | Number():
+                return expression
 
     def count(self, parts: int) -> None:
         self.parts += parts
@@ -157,6 +158,8 @@ class Inlining:
                 return Binary(operator, self.truth(left), self.truth(right))
             case Call("not" | "boolean" as name, (argument,)):
                 return Call(name, (self.truth(argument),))
+            case _:
+                pass
         try:
             return self.value(expression)
         except OutOfReachError:
@@ -187,6 +190,8 @@ def _existence(expression: Expression) -> Expression | None:
         case Path(steps=(*before, Step(axis, test, (*others, condition)))):
             shorter = replace(expression, steps=(*before, Step(axis, test, tuple(others))))
             return _moved_out(shorter, condition)
+        case _:
+            pass
     return None
 
 
@@ -224,7 +229,8 @@ def _uses_outer(expression: Expression) -> bool:
         case Path():
             inside = [*expression.predicates, *(each for step in expression.steps for each in step.predicates)]
             return any(map(_uses_outer, inside)) or (expression.start is not None and _uses_outer(expression.start))
-    return False
+        case Literal() | Number():
+            return False
 
 
 def _only_outer(expression: Expression) -> bool:
@@ -252,7 +258,8 @@ def needs_context(expression: Expression) -> bool:
             return needs_context(left) or needs_context(right)
         case Path():
             return expression.is_relative or (expression.start is not None and needs_context(expression.start))
-    return False
+        case Literal() | Number() | Variable():
+            return False
 
 
 def is_number(expression: Expression) -> bool:
@@ -263,7 +270,8 @@ def is_number(expression: Expression) -> bool:
             return operator in ("+", "-", "*", "div", "mod")
         case Call(name, _):
             return name in NUMERIC
-    return False
+        case Literal() | Variable() | Path():
+            return False
 
 
 def is_boolean(expression: Expression) -> bool:
@@ -272,7 +280,8 @@ def is_boolean(expression: Expression) -> bool:
             return operator in ("and", "or", *COMPARISONS)
         case Call(name, _):
             return name in BOOLEAN
-    return False
+        case Literal() | Number() | Variable() | Negative() | Path():
+            return False
 
 
 def uses_position(expression: Expression) -> bool:
@@ -286,9 +295,10 @@ def uses_position(expression: Expression) -> bool:
             return uses_position(operand)
         case Binary(_, left, right):
             return uses_position(left) or uses_position(right)
-        case Path(start=start) if start is not None:
-            return uses_position(start)
-    return False
+        case Path(start=start):
+            return start is not None and uses_position(start)
+        case Literal() | Number() | Variable():
+            return False
 
 
 def variables_of(expression: Expression) -> list[str]:
@@ -307,7 +317,8 @@ def variables_of(expression: Expression) -> list[str]:
             if expression.start is not None:
                 inside.append(expression.start)
             return [name for each in inside for name in variables_of(each)]
-    return []
+        case Literal() | Number():
+            return []
 
 
 def parts_of(expression: Expression) -> int:
@@ -322,7 +333,8 @@ def parts_of(expression: Expression) -> int:
             inside = [*expression.predicates, *(each for step in expression.steps for each in step.predicates)]
             start = parts_of(expression.start) if expression.start is not None else 0
             return 1 + len(expression.steps) + start + sum(map(parts_of, inside))
-    return 1
+        case Literal() | Number() | Variable():
+            return 1
 
 
 # --- another context -------------------------------------------------------------------------------------------------

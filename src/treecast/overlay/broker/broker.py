@@ -24,7 +24,7 @@ from treecast.overlay.broker.inspection import inspect
 from treecast.overlay.broker.intake import Incoming, Intake, NativeParcels, Prepare, Resolve, unresolved
 from treecast.overlay.broker.moving import Undelivered, forget_letters, take_in, undelivered
 from treecast.overlay.broker.records import Records
-from treecast.overlay.broker.refused import RequestError, refusal
+from treecast.overlay.broker.refused import RequestError, refusal, unknown_command
 from treecast.overlay.broker.retention import Retention
 from treecast.overlay.broker.rows import CLIENTS, META, STORE, Counters, SubscriptionRow, decode
 from treecast.overlay.broker.schemas import Schemas
@@ -322,6 +322,8 @@ class Broker:
             case RegisterSubscriber() | PlaceSubscription() | RemovePlace():
                 name = type(command).__name__
                 raise RequestError(f"a broker does not do {name}", code="TC480", hint="send it to a registry")
+            case _:
+                raise unknown_command("a broker", command)
         return Answer(request.number)
 
     def _publish(self, number: int, command: Publish, turn: Turn) -> Answer:

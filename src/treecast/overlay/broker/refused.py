@@ -10,13 +10,13 @@ TC416   no such dead letter
 TC417   too many sessions, or too many subscriptions in one
 TC418   a record that is too large
 TC419   a document that nobody wants
-TC480   a request for a registry, sent to a broker; or one for a broker, sent to a registry
+TC480   a request for a registry, sent to a broker; or one for a broker, sent to a registry; or one that neither knows
 TC481   no broker takes part in the network, so a registry has none to give
 """
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Never, get_args
 
 from treecast.errors import PeerError, QueryError, TreecastError
 from treecast.model import Deliver
@@ -30,6 +30,13 @@ class RequestError(PeerError):
 
     def __init__(self, message: str, *, code: str, hint: str = "") -> None:
         super().__init__(f"{code} {message}" + (f"\n  hint: {hint}" if hint else ""), code=code, hint=hint)
+
+
+def unknown_command(who: str, command: Never) -> RequestError:
+    """For the last case of a match, which is never reached while all commands have one: a type checker looks. Without
+    a case, a command would be acknowledged and not done."""
+    name = type(command).__name__
+    return RequestError(f"{who} does not know {name}", code="TC480", hint="use the same version on both sides")
 
 
 def refusal(error: TreecastError, item: int = 0) -> Refusal:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -59,7 +59,7 @@ from treecast.overlay.chord.ring_settings import RingSettings
 from treecast.overlay.chord.ring_subscriptions import RingSubscriptions
 from treecast.overlay.chord.settings import ChordSettings
 from treecast.overlay.messages import Detach, Durable, Hello, Inspect, Inspected, Kind, Publish, Request
-from treecast.overlay.peer import Deliver, Effect, Send, Store
+from treecast.overlay.peer import Deliver, Effect, SaveIndex, Send, Store
 from treecast.overlay.replica.space import Space
 from treecast.overlay.storage import Delete, Put, Storage
 
@@ -218,15 +218,20 @@ class RingPeer:
         turn = self._turn
         events = []
         for effect in effects:
-            if isinstance(effect, Store):
-                turn.changes += self._space.translate(effect.changes)
-            elif isinstance(effect, Send):
-                if isinstance(effect.message, _URGENT):
-                    turn.send_at_once(effect.to, effect.message)
-                else:
-                    turn.sends.append(effect)
-            elif isinstance(effect, Deliver):
-                events.append(effect.event)
+            match effect:
+                case Store():
+                    turn.changes += self._space.translate(effect.changes)
+                case Send():
+                    if isinstance(effect.message, _URGENT):
+                        turn.send_at_once(effect.to, effect.message)
+                    else:
+                        turn.sends.append(effect)
+                case Deliver():
+                    events.append(effect.event)
+                case SaveIndex():
+                    raise AssertionError("this part of a peer has no index")
+                case _:
+                    assert_never(effect)
         for event in events:
             if isinstance(event, Published):
                 self.documents.take_result(event, turn)

@@ -17,7 +17,7 @@ these first, so the order of a root's documents is kept; their ids are made of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
@@ -318,6 +318,8 @@ class Migration:
                 self._take_close(sender, message, turn)
             case Cancel():
                 self._take_cancel(sender, message, turn)
+            case _:
+                assert_never(message)
 
     def _take_handed(self, sender: str, message: Handed, turn: Turn) -> None:
         move = self.moves.get(message.id)

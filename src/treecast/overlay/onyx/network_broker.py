@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from random import Random
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -189,12 +189,15 @@ class NetworkBroker:
             raise older_disk()
         elif isinstance(message, ControlMessage):
             for event in self.membership.receive(sender, message, turn):
-                if isinstance(event, ViewAdopted):
-                    self._place_in(event.view)
-                elif isinstance(event, CatalogChanged):
-                    self._register(event, turn)
-                elif isinstance(event, MovesAsked):
-                    self.migration.ask(event.moves, turn)
+                match event:
+                    case ViewAdopted():
+                        self._place_in(event.view)
+                    case CatalogChanged():
+                        self._register(event, turn)
+                    case MovesAsked():
+                        self.migration.ask(event.moves, turn)
+                    case _:
+                        assert_never(event)
         elif isinstance(message, MoveMessage):
             if self.membership.broker(sender) is not None:
                 self.migration.receive(sender, message, turn)
@@ -366,13 +369,16 @@ class NetworkBroker:
                     self.misread += 1  # documents come without it
             case DictionaryKnown():
                 tree.take_known(sender, message)
-            case History() if sender == message.root:
-                self._take_history(message, turn)
-            case Latest() if sender == message.root:
-                if self._know_root(message.root, message.store, message.life):
+            case History():
+                if sender == message.root:
+                    self._take_history(message, turn)
+            case Latest():
+                if sender == message.root and self._know_root(message.root, message.store, message.life):
                     self._begin_position(tree, message.store, message.number)
                     position = self.positions.number(message.root)
                     self._hear_of(tree, message.number, position)
+            case _:
+                assert_never(message)
 
     def _is_of_root(self, root: str, store: str) -> bool:
         """A message is about the data that the root has, as far as is known."""

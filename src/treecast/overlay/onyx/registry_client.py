@@ -113,6 +113,8 @@ class RegistryClient:
                 return self._turn_to(message.to, now_ms)
             case Moved(thing="source" | "subscription" | "subscriber" as thing):
                 return self._remember(Found(thing, message.name, message.to, message.address, message.epoch))
+            case _:
+                pass
         if sender == self._registry:
             self._since_ms = now_ms
         return self._client.receive(sender, message, now_ms)

@@ -8,6 +8,7 @@ chunk by chunk, and replaces the replica when it is complete. Until then the for
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 from treecast.overlay.peer import Effect, Send, Store
 from treecast.overlay.replica.member import Member, Replica, is_prefix, last_term_of, with_tables
@@ -36,6 +37,8 @@ class Backup:
                 return self._take_copy(sender, message)
             case Chunk():
                 return self._take_chunk(sender, message)
+            case _:
+                assert_never(message)
 
     def _copied_message(self, nonce: int = 0) -> Copied:
         row = self._member.row

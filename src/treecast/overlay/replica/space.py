@@ -17,7 +17,7 @@ Changes travel, and are logged, as MessagePack:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -72,6 +72,7 @@ def encode_changes(changes: Iterable[Change], with_bodies: bool = True) -> bytes
         elif kind is DeleteBefore:
             entries.append((_DELETE_BEFORE, change.table, change.key, b""))  # type: ignore[union-attr]
         else:
+            assert kind is DropBefore
             entries.append((_DROP_BEFORE, "", change.number, b""))  # type: ignore[union-attr]
     return _ENCODER.encode(entries)
 
@@ -109,7 +110,8 @@ def _change(kind: int, table: str, key: Any, value: bytes) -> Change:
             return Append(key, value)
         case 4:
             return DropBefore(key)
-    raise ReplicaError(f"a group of changes has one of the unknown kind {kind}")
+        case _:
+            raise ReplicaError(f"a group of changes has one of the unknown kind {kind}")
 
 
 def body_or_none(storage: Storage, number: int) -> bytes | None:
@@ -162,6 +164,8 @@ class Space:
             case DropBefore(number):
                 self._dropped_before = max(number, self._dropped_before)
                 return DeleteBefore(self.table(BODIES), number)
+            case _:
+                assert_never(change)
 
     # --- a storage ----------------------------------------------------------------------------------------------------
 

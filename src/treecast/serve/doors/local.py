@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 from treecast.overlay.broker import Broker
 from treecast.overlay.chord.ring_peer import RingPeer
 from treecast.overlay.client import Answered, Client, ClientSettings
 from treecast.overlay.messages import Command, Inspected, Kind, Publish, Refusal, Request
 from treecast.overlay.onyx.network_broker import NetworkBroker
-from treecast.overlay.peer import TICK_MS, Deliver, Effect, Peer, Send
+from treecast.overlay.peer import TICK_MS, Deliver, Effect, Peer, SaveIndex, Send, Store
 from treecast.overlay.receiver import Delivered, Delivery, Interrupted, Opened, ReceiverSettings, Settled
 from treecast.serve.client import RefusedError
 from treecast.serve.connection import now_ms
@@ -114,12 +114,17 @@ class LocalClient:
 
     def _do(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Send):
-                if not self._outgoing:
-                    asyncio.get_running_loop().call_soon(self._flush)
-                self._outgoing.append(effect.message)
-            elif isinstance(effect, Deliver):
-                self._take(effect.event)
+            match effect:
+                case Send():
+                    if not self._outgoing:
+                        asyncio.get_running_loop().call_soon(self._flush)
+                    self._outgoing.append(effect.message)
+                case Deliver():
+                    self._take(effect.event)
+                case Store() | SaveIndex():
+                    raise AssertionError("a client stores nothing")
+                case _:
+                    assert_never(effect)
 
     def _flush(self) -> None:
         """Not at once: the broker may be in the middle of something that made us send."""

@@ -194,7 +194,8 @@ class NetworkRun(Course):
         if isinstance(broker, CheckedBroker):
             broker.on_range = self._check_range
         # Publishers add and remove sources at their broker: this world has no catalog.
-        broker.broker.objection_to = broker.broker.objection_to_source = lambda _: None
+        broker.broker.objection_to = lambda _: None
+        broker.broker.objection_to_source = lambda _: None
         self._stores[broker.broker.store_id] = self._place(name)
         return broker
 

@@ -14,7 +14,7 @@ registry.
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -168,8 +168,9 @@ class Registry:
                     turn.send(sender, Moved("registry", "", self.pair.partner, "", self.view.epoch))
                 elif not isinstance(message, Hello):  # an old one would end the lease of a newer one
                     self._put_off(sender, message)
-            case _ if self.is_in_charge:
-                self._receive_in_charge(sender, message, turn)
+            case _:
+                if self.is_in_charge:
+                    self._receive_in_charge(sender, message, turn)
         effects = self._finish(turn, term)
         if self._waiting and isinstance(message, Heartbeat | Inspected):
             effects += self._take_waiting(now_ms)
@@ -481,6 +482,8 @@ class Registry:
             case "subscriber":
                 subscriber = self.hosts.subscriber(message.name)
                 broker = subscriber.host if subscriber else ""
+            case _:
+                assert_never(message.thing)
         place = self._place_of(0, broker)
         turn.send(sender, Located(message.question, place.broker, place.address, place.epoch))
 

@@ -20,7 +20,7 @@ hosts say (`roles.py`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
@@ -142,15 +142,19 @@ class Relearning:
         if not self._registry.pair.is_active or not self._registry.pair.has_room():
             return
         match message:
-            case NewView() if self.is_under_way and problem_of(message.view) is None:
-                self._views[sender] = message.view
-            case CatalogPart() if self.is_under_way:
-                if (sender, message.after) == (self._catalog_of, self._after):
-                    self._take_catalog(sender, message, turn)
-            case CatalogPart() if sender in self._stale and self._stale[sender].after == message.after:
-                self._merge(sender, message, turn)
+            case NewView():
+                if self.is_under_way and problem_of(message.view) is None:
+                    self._views[sender] = message.view
+            case CatalogPart():
+                if self.is_under_way:
+                    if (sender, message.after) == (self._catalog_of, self._after):
+                        self._take_catalog(sender, message, turn)
+                elif sender in self._stale and self._stale[sender].after == message.after:
+                    self._merge(sender, message, turn)
             case Inspected():
                 self._take_subscriptions(sender, message, turn)
+            case _:
+                assert_never(message)
 
     def _take_catalog(self, sender: str, message: CatalogPart, turn: Turn) -> None:
         if message.version != self._version:
@@ -287,7 +291,8 @@ class Relearning:
             case PlaceSubscription(id=id) | RemovePlace(id=id) | WhereIs(thing="subscription", name=id):
                 row = self._registry.hosts.row(id)
                 return (row is None or row.number <= self.old_ids) and self.is_asking(now_ms)
-        return False
+            case _:
+                return False
 
     def _has_heard_nobody(self, now_ms: int) -> bool:
         """Since it started. Its disk may be empty, or older than what brokers know: the first heartbeat tells."""
