@@ -103,7 +103,7 @@ def test_a_wrong_argument_is_refused_in_our_words(
         (lambda: Index().remove_many("abc"), "ids are a list of str, not str"),
         (lambda: Index(limits={"depth_max": 3}), "limits must be treecast.Limits(…), got dict"),  # type: ignore[arg-type]
         (lambda: Index(entities=3), 'entities must be a mapping of names to texts, or "html", got int'),  # type: ignore[arg-type]
-        (lambda: Index().add("a", "/a", namespaces={"p": 3}), "both str; 'p' has int"),  # type: ignore[dict-item]
+        (lambda: Index().add("a", "/a", namespaces={"p": 3}), "both str; 'p' has int"),  # type: ignore[arg-type]
         (lambda: Index().match_many([b"<a/>"], threads=2.5), "threads must be an integer, got float"),  # type: ignore[call-overload]
         (lambda: Index().match_many(None), "match_many takes a list of bytes or Documents, an Arrow array"),
         (lambda: Document(b"<a/>"), "a Document is made by treecast.read(data), not from bytes"),  # type: ignore[arg-type]

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
-from treecast.cli.wording import nearest
 from treecast.errors import TreecastError
 from treecast.index import Index
+from treecast.names import nearest
 from treecast.query import Query, Transformation, parse
 from treecast.query.impossible import examine
 from treecast.query.names import QueryName, names_of
