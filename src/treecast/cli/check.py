@@ -11,7 +11,7 @@ from typing import Any
 
 from treecast.cli import lint, rules
 from treecast.cli.console import Console, notes
-from treecast.cli.lint import Finding, KnownNames
+from treecast.cli.lint import KnownNames
 from treecast.cli.match import (
     SUBSCRIPTIONS_FORMAT,
     add_limit_options,
@@ -24,6 +24,7 @@ from treecast.cli.wording import plural
 from treecast.document import Document, read_many
 from treecast.errors import PipelineError, TreecastError
 from treecast.index import Index
+from treecast.index.findings import Finding, contradictions
 from treecast.inputs import document_files, subscriptions
 from treecast.inputs.archives import ReadProgress
 from treecast.names import printable, printable_lines
@@ -107,7 +108,7 @@ def _findings(index: Index, rows: Any, options: argparse.Namespace, console: Con
     if not options.no_covering:
         yield from lint.redundancies(index, progress)
     impossible_ids = set()
-    for finding in lint.contradictions(index, progress):
+    for finding in contradictions(index, progress):
         if finding.kind == "impossible":
             impossible_ids.add(finding.subscription)
         yield finding

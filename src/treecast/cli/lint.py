@@ -17,16 +17,16 @@ document made from the covered one are compared, and only a few of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from treecast.errors import TreecastError
 from treecast.index import Index
+from treecast.index.findings import Finding, Progress, matching_query
 from treecast.names import nearest
 from treecast.query import Query, Transformation, parse
-from treecast.query.impossible import examine
 from treecast.query.names import QueryName, names_of
 from treecast.query.witness import witness
 
@@ -37,21 +37,8 @@ if TYPE_CHECKING:
     from treecast.model import Subscription
     from treecast.workload import Schema
 
-Kind = Literal["refused", "same", "covered", "impossible", "never", "name", "unmatched"]
 COMPARED_MAX = 8
 """Queries that are compared with one that they may cover."""
-Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One subscription, and what is to be said of it."""
-
-    subscription: str
-    kind: Kind
-    message: str
-    other: str | None = None
-    """The subscription that says the same, or covers it."""
 
 
 def refusals(index: Index, rows: pa.Table) -> list[Finding]:
@@ -96,23 +83,6 @@ def _covering(index: Index, subscription: Subscription, query: Query | Transform
         if covering != query.matching and covering.covers(query):
             return other.id
     return None
-
-
-def contradictions(index: Index, progress: Progress = lambda done, total: None) -> Iterator[Finding]:
-    """The subscriptions that no document matches, and those with tests that are never true."""
-    total = len(index)
-    for done, id in enumerate(index):
-        progress(done, total)
-        examination = examine(_matching(index, id))
-        if examination.matches_nothing:
-            yield Finding(id, "impossible", f"no document matches it: {examination.matches_nothing}")
-        else:
-            yield from (Finding(id, "never", test.message) for test in examination.tests)
-
-
-def _matching(index: Index, id: str) -> Query:
-    subscription = index[id]
-    return parse(subscription.query, namespaces=subscription.namespaces).matching
 
 
 @dataclass
@@ -160,7 +130,7 @@ def missing_names(index: Index, known: KnownNames) -> Iterator[Finding]:
     """The names that subscriptions ask for and no document has."""
     answers: dict[QueryName, str] = {}
     for id in index:
-        for name in sorted(names_of(_matching(index, id).tree), key=lambda name: (name.local, name)):
+        for name in sorted(names_of(matching_query(index, id).tree), key=lambda name: (name.local, name)):
             if name not in answers:
                 answers[name] = known.lacks(name)
             if answers[name]:
