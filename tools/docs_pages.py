@@ -42,8 +42,8 @@ PYTHON = {
             "UndecidedWarning",
         ),
     ),
-    "Files and other encodings": ("treecast", ("read_subscriptions", "records", "transcode")),
-    "Event loops": ("treecast", ("AsyncIndex",)),
+    "Event loops": ("treecast.async_index", ("AsyncIndex",)),
+    "Other encodings": ("treecast.transcoding", ("transcode",)),
     "Engines": ("treecast", ("engines",)),
 }
 SPARK = {

@@ -8,13 +8,17 @@
 
 Batch and Structured Streaming, classic and Connect sessions. `matches` is the same as a column, for plans of your own,
 and `register` makes it a function of SQL; `match_stream` runs for long, with subscriptions that change, and survives
-kills; `refused` lists the subscriptions that treecast does not accept; `documents` reads files, archives and record
-files, `broker_documents` what a broker has; `match_files` reads, splits and matches files in one pass.
+kills. `refused` lists the subscriptions that treecast does not accept, `check` also those that never match; `explain`
+says why documents match or do not, `describe_matches` counts matches by subscription. `documents` reads files, archives
+and record files, `broker_documents` what a broker has; `match_files` reads, splits and matches files in one pass.
 `write_directories`, `write_payloads`, `PayloadFiles` and `JetStream` take answers away. For whole populations: `pep`
 and `aggregate` work on millions of subscriptions, `generate_documents` and `generate_queries` draw workloads.
 Needs the extra `spark` and Java 17 or newer.
 """
 
+from treecast.spark.batch.check import check
+from treecast.spark.batch.describe_matches import describe_matches
+from treecast.spark.batch.explain import explain
 from treecast.spark.batch.files import match_files
 from treecast.spark.batch.generate import generate_documents, generate_queries
 from treecast.spark.batch.match import match, matches, refused, register, split
@@ -31,7 +35,10 @@ __all__ = [
     "PayloadFiles",
     "aggregate",
     "broker_documents",
+    "check",
+    "describe_matches",
     "documents",
+    "explain",
     "generate_documents",
     "generate_queries",
     "match",

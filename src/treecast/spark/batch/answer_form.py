@@ -40,9 +40,9 @@ ANSWER = "__treecast_answer"
 # A type, written down once for both worlds: a name of Spark's, a list of a type, or a struct of named types.
 Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
 
-_ERROR: Shape = {"code": "string", "message": "string", "offset": "bigint"}
+ERROR: Shape = {"code": "string", "message": "string", "offset": "bigint"}
 _TIMES: dict[str, Shape] = {"began": "bigint", "ended": "bigint"}
-_ACCOUNTS: dict[str, Shape] = {"error": _ERROR, "nanoseconds": "bigint", "bytes": "bigint", **_TIMES}
+_ACCOUNTS: dict[str, Shape] = {"error": ERROR, "nanoseconds": "bigint", "bytes": "bigint", **_TIMES}
 
 
 @dataclass(frozen=True)
@@ -85,24 +85,24 @@ class AnswerForm:
     @property
     def spark_type(self) -> str:
         """The type of an answer, as Spark's DDL writes it."""
-        return _in_ddl(self._shape)
+        return in_ddl(self._shape)
 
     @property
     def arrow_type(self) -> pa.DataType:
         """The type of an answer in Arrow."""
-        return _in_arrow(self._shape)
+        return in_arrow(self._shape)
 
     @property
     def _shape(self) -> Shape:
         if self.has_payloads:
             delivery: dict[str, Shape] = {"subscription": "string", "number": "int"}
             if self.has_errors:
-                delivery["error"] = _ERROR
+                delivery["error"] = ERROR
             answer: dict[str, Shape] = {"deliveries": [delivery], "payloads": ["binary"]}
             return {**answer, **_ACCOUNTS, "payload_bytes": "bigint"} if self.has_accounts else answer
         if self.has_accounts:
             return {"matches": ["string"], **_ACCOUNTS}
-        return [{"subscription": "string", "error": _ERROR}] if self.has_errors else ["string"]
+        return [{"subscription": "string", "error": ERROR}] if self.has_errors else ["string"]
 
 
 MATCHES = AnswerForm()
@@ -118,27 +118,35 @@ def answer_form(*, payloads: bool, on_error: str) -> AnswerForm:
 
 def error_arrow_type() -> pa.DataType:
     """The type of an error in Arrow."""
-    return _in_arrow(_ERROR)
+    return in_arrow(ERROR)
 
 
-def _in_ddl(shape: Shape) -> str:
+def in_ddl(shape: Shape) -> str:
+    """The shape as Spark's DDL writes it."""
     if isinstance(shape, str):
         return shape
     if isinstance(shape, list):
-        return f"array<{_in_ddl(shape[0])}>"
-    return f"struct<{','.join(f'{name}:{_in_ddl(inner)}' for name, inner in shape.items())}>"
+        return f"array<{in_ddl(shape[0])}>"
+    return f"struct<{','.join(f'{name}:{in_ddl(inner)}' for name, inner in shape.items())}>"
 
 
-def _in_arrow(shape: Shape) -> pa.DataType:
+def in_arrow(shape: Shape) -> pa.DataType:
+    """The shape as a type of Arrow."""
     import pyarrow as pa
 
     if isinstance(shape, str):
-        atoms = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32(), "bigint": pa.int64()}
+        atoms = {
+            "string": pa.string(),
+            "binary": pa.binary(),
+            "boolean": pa.bool_(),
+            "int": pa.int32(),
+            "bigint": pa.int64(),
+        }
         return atoms[shape]
     if isinstance(shape, list):
-        return pa.list_(_in_arrow(shape[0]))
-    return pa.struct([(name, _in_arrow(inner)) for name, inner in shape.items()])
+        return pa.list_(in_arrow(shape[0]))
+    return pa.struct([(name, in_arrow(inner)) for name, inner in shape.items()])
 
 
-ERROR_TYPE = _in_ddl(_ERROR)
+ERROR_TYPE = in_ddl(ERROR)
 """The type of an error, as Spark's DDL writes it."""

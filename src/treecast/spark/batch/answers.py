@@ -49,7 +49,7 @@ def answer(
         views[row] = b""  # whatever is there: the source says that it is no document
     if missing and not form.has_errors:
         row, reason = next(iter(missing.items()))
-        raise _with_advice(reason, form, _name(names, row))
+        raise with_advice(reason, form.verb, _name(names, row))
 
     begin = 0
     while begin < len(views):
@@ -58,7 +58,7 @@ def answer(
             part = _answer_part(index, views[begin:], form)
         except DocumentError as error:
             bad_row = None if error.document is None else begin + error.document
-            raise _with_advice(error, form, _name(names, bad_row)) from None
+            raise with_advice(error, form.verb, _name(names, bad_row)) from None
         end = begin + len(part.deliveries if isinstance(part, RenderedPart) else part.matches)
         rejected = dict(part.rejected) | {row - begin: missing[row] for row in missing if begin <= row < end}
         errors = {row: [error] for row, error in rejected.items() if row + begin not in silent_rows}
@@ -115,8 +115,9 @@ def _name(names: pa.Array | None, row: int | None) -> str:
     return "" if names is None or row is None else names[row].as_py() or ""
 
 
-def _with_advice(error: DocumentError, form: AnswerForm, name: str) -> DocumentError:
-    advice = f'{form.verb}(…, on_error="report") gives bad documents a row of their own and goes on'
+def with_advice(error: DocumentError, verb: str, name: str = "") -> DocumentError:
+    """The error, which names the document and says how the others go on."""
+    advice = f'{verb}(…, on_error="report") gives bad documents a row of their own and goes on'
     text, line_end, rest = str(error).partition("\n")
     if name:
         text += f", in {printable(name)}"
@@ -124,7 +125,8 @@ def _with_advice(error: DocumentError, form: AnswerForm, name: str) -> DocumentE
     return error
 
 
-def _error_row(error: DocumentError) -> dict[str, Any]:
+def error_row(error: DocumentError) -> dict[str, Any]:
+    """The error as a struct of Spark."""
     offset = None if error.code == UndecidedWarning.code else error.offset  # that is no place in the document
     return {"code": error.code, "message": str(error), "offset": offset}
 
@@ -150,7 +152,7 @@ def _insert_first(lists: pa.ListArray, values_by_row: dict[int, list[Any]]) -> p
 
 def _error_rows(errors: Errors) -> dict[int, list[Any]]:
     """Structs with an error and nothing else."""
-    return {row: [{"error": _error_row(error)} for error in several] for row, several in errors.items()}
+    return {row: [{"error": error_row(error)} for error in several] for row, several in errors.items()}
 
 
 def _report(part: Part, errors: Errors, form: AnswerForm) -> pa.Array:
@@ -198,7 +200,7 @@ def _check_refused(rows: pa.StructArray) -> None:
     kind = DocumentLimitError if code.startswith("TC3") else DocumentError
     error = kind("", code=code, hint=rest)
     error.args = (f"{first}, for the subscription {rows.field('subscription')[row].as_py()!r}{line_end}{rest}",)
-    raise _with_advice(error, DELIVERIES, "")
+    raise with_advice(error, DELIVERIES.verb, "")
 
 
 def _refusals(rows: pa.StructArray) -> pa.Array:
@@ -236,7 +238,7 @@ def _accounts(part: Part | RenderedPart, errors: Errors, views: list[Any], times
 
     first: list[Any] = [None] * len(views)
     for row, several in errors.items():
-        first[row] = _error_row(several[0])
+        first[row] = error_row(several[0])
     ends = [pa.repeat(pa.scalar(at, pa.int64()), len(views)) for at in times]
     sizes = pa.array([len(view) for view in views], pa.int64())
     return [pa.array(first, error_arrow_type()), part.nanoseconds, sizes, *ends]

@@ -205,11 +205,11 @@ def refused(subscriptions: DataFrame, *, namespaces: Mapping[str, str] | None = 
     """
     session = subscriptions.sparkSession
     table = Index(namespaces=namespaces).add_many(subscription_table(subscriptions), on_refused="report")
-    rows = [{**row, "message": _one_line(row["message"])} for row in table.to_pylist()]
+    rows = [{**row, "message": one_line(row["message"])} for row in table.to_pylist()]
     return session.createDataFrame(rows, REFUSED_TYPE)
 
 
-def _one_line(message: str) -> str:
+def one_line(message: str) -> str:
     """The message and its hint, without the excerpt between them."""
     first, *rest = message.splitlines()
     return "; ".join([first, *[line.strip() for line in rest if line.startswith("  hint: ")]])

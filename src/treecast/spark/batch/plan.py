@@ -129,13 +129,13 @@ def _answers_of_shards(documents: DataFrame, columns: list[str], shards: ShardTi
     from pyspark.sql import functions
 
     travelling = (shards.router, shards.router_ticket, shards.count, form.fields)
-    route = _arrow_function("route", travelling, "array<int>")
+    route = arrow_function("route", travelling, "array<int>")
     documents_with_routes = documents.withColumn(_ROUTE, route(*[documents[column] for column in columns]))
-    # As in _part_of_answer(): with a plain column, filters above would call the function again.
+    # As in part_of_answer(): with a plain column, filters above would call the function again.
     array = functions.when(functions.col(_ROUTE).isNotNull(), functions.col(_ROUTE))
     rows = documents_with_routes.select("*", functions.posexplode(array).alias(PLACE, _SHARD)).drop(_ROUTE)
     rows = rows.repartitionById(shards.count, functions.col(_SHARD))
-    function = _arrow_function("run_shards", (shards.tickets, form.fields), form.spark_type)
+    function = arrow_function("run_shards", (shards.tickets, form.fields), form.spark_type)
     input_columns = [*columns, *_name_columns(documents, form)]
     return rows.withColumn(ANSWER, function(_SHARD, PLACE, *[rows[column] for column in input_columns])).drop(_SHARD)
 
@@ -151,7 +151,7 @@ def answers_as_rows(answers: DataFrame, form: AnswerForm) -> DataFrame:
 def _explode_matches(answers: DataFrame, form: AnswerForm) -> DataFrame:
     from pyspark.sql import functions
 
-    array = _part_of_answer(lambda column: column)
+    array = part_of_answer(lambda column: column)
     if not form.has_errors:
         return answers.withColumn("subscription", functions.explode(array)).drop(ANSWER, PLACE)
     rows = answers.withColumn(ANSWER, functions.explode(array))
@@ -163,19 +163,19 @@ def _explode_matches(answers: DataFrame, form: AnswerForm) -> DataFrame:
 def _explode_deliveries(answers: DataFrame, form: AnswerForm) -> DataFrame:
     from pyspark.sql import functions
 
-    deliveries = _part_of_answer(lambda column: column["deliveries"])
+    deliveries = part_of_answer(lambda column: column["deliveries"])
     rows = answers.withColumn(_DELIVERY, functions.explode(deliveries))
     delivery = functions.col(_DELIVERY)
     rows = rows.withColumn("subscription", delivery["subscription"])
     # Null where the number is: what was refused has no payload.
-    payloads = _part_of_answer(lambda column: column["payloads"])
+    payloads = part_of_answer(lambda column: column["payloads"])
     rows = rows.withColumn("payload", functions.get(payloads, delivery["number"]))
     if form.has_errors:
         rows = rows.withColumn("error", delivery["error"])
     return rows.drop(ANSWER, PLACE, _DELIVERY)
 
 
-def _part_of_answer(part: Callable[[Column], Column]) -> Column:
+def part_of_answer(part: Callable[[Column], Column]) -> Column:
     """A part of the answers, for what is done with them.
 
     Spark would put a filter on the size of an array, or on whether there is one, below its explosion, and for that call
@@ -320,14 +320,16 @@ def index_function(
 ) -> Callable[..., Column]:
     """The answers of the index in this form, as a function of the document column (and one of errors)."""
     ticket = tuple(ship(session, index, cache_bytes_max=cache_bytes_max))
-    return _arrow_function("run", (ticket, form.fields), form.spark_type)
+    return arrow_function("run", (ticket, form.fields), form.spark_type)
 
 
-def _arrow_function(name: str, arguments: tuple[Any, ...], kind: str) -> Callable[..., Column]:
-    """A function of treecast.spark.batch.worker as one of Arrow columns; the arguments travel with it."""
+def arrow_function(
+    name: str, arguments: tuple[Any, ...], kind: str, module: str = "treecast.spark.batch.worker"
+) -> Callable[..., Column]:
+    """A function of a module for workers as one of Arrow columns; the arguments travel with it."""
     from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
 
-    treecast_match = worker_function("treecast.spark.batch.worker", name, arguments)
+    treecast_match = worker_function(module, name, arguments)
     treecast_match.__name__ = "treecast_match" if name != "route" else "treecast_route"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Spark prefers hints, and warns each time
