@@ -27,7 +27,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from treecast.arguments import check_integer, kind_of
 from treecast.document import AnyDocument
@@ -35,11 +35,12 @@ from treecast.errors import LimitError
 from treecast.index import Index
 from treecast.index.explain import Explanation
 from treecast.model import Deliver, Delivery
+from treecast.query import AnyNamespaces, AnyQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
+
+    from treecast.index.index import Documents
 
 CALLS_MAX = 4
 WAITING_MAX = 1000
@@ -101,9 +102,19 @@ class AsyncIndex:
         """As `Index.match`."""
         return await self.call(self.index.match, document)
 
+    @overload
     async def match_many(
-        self, documents: Any, *, threads: int | None = None, on_error: Literal["raise", "report"] = "raise"
-    ) -> Any:
+        self, documents: Documents, *, threads: int | None = None, on_error: Literal["raise"] = "raise"
+    ) -> pa.Table: ...
+
+    @overload
+    async def match_many(
+        self, documents: Documents, *, threads: int | None = None, on_error: Literal["report"]
+    ) -> tuple[pa.Table, pa.Table]: ...
+
+    async def match_many(
+        self, documents: Documents, *, threads: int | None = None, on_error: Literal["raise", "report"] = "raise"
+    ) -> pa.Table | tuple[pa.Table, pa.Table]:
         """As `Index.match_many`."""
         return await self.call(self.index.match_many, documents, threads=threads, on_error=on_error)
 
@@ -116,9 +127,19 @@ class AsyncIndex:
         """As `Index.render`."""
         return await self.call(self.index.render, document)
 
+    @overload
     async def render_many(
-        self, documents: Any, *, threads: int | None = None, on_error: Literal["raise", "report"] = "raise"
-    ) -> Any:
+        self, documents: Documents, *, threads: int | None = None, on_error: Literal["raise"] = "raise"
+    ) -> pa.Table: ...
+
+    @overload
+    async def render_many(
+        self, documents: Documents, *, threads: int | None = None, on_error: Literal["report"]
+    ) -> tuple[pa.Table, pa.Table]: ...
+
+    async def render_many(
+        self, documents: Documents, *, threads: int | None = None, on_error: Literal["raise", "report"] = "raise"
+    ) -> pa.Table | tuple[pa.Table, pa.Table]:
         """As `Index.render_many`."""
         return await self.call(self.index.render_many, documents, threads=threads, on_error=on_error)
 
@@ -136,9 +157,9 @@ class AsyncIndex:
     async def add(
         self,
         id: str,
-        query: str,
+        query: AnyQuery,
         *,
-        namespaces: Mapping[str, str] | None = None,
+        namespaces: AnyNamespaces | None = None,
         ordered: bool = False,
         deliver: Deliver = "document",
     ) -> None:

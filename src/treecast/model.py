@@ -9,6 +9,8 @@ from typing import Literal
 from treecast.errors import TreecastError
 
 Deliver = Literal["document", "elements"]
+SHOWN_BYTES_MAX = 200
+"""What the repr of a delivery shows of its payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,13 @@ class Delivery:
     """The document itself, the selected elements, or what the transformation built; empty if refused."""
     refused: TreecastError | None = None
     """Why there is no payload: it would exceed a limit, or cannot be well-formed."""
+
+    def __repr__(self) -> str:
+        refused = "" if self.refused is None else f", refused={self.refused!r}"
+        payload = repr(self.payload[:SHOWN_BYTES_MAX])
+        if len(self.payload) > SHOWN_BYTES_MAX:
+            payload = f"<{len(self.payload):,} bytes: {payload}…>"
+        return f"Delivery(subscription={self.subscription!r}, payload={payload}{refused})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -61,6 +63,7 @@ from treecast.index.subscription_forms import (
     table_of,
 )
 from treecast.model import Deliver, Delivery, DeliveryLimits, Stats, Subscription
+from treecast.names import printable
 from treecast.query import AnyNamespaces, AnyQuery, text_and_namespaces
 from treecast.rejections import Undecided, warn_of
 
@@ -74,6 +77,10 @@ if TYPE_CHECKING:
 
 OnError = Literal["raise", "report"]
 CACHE_BYTES_MAX = 256 << 20
+SHOWN_MAX = 10
+"""Subscriptions that a notebook shows of an index."""
+SHOWN_CHARS_MAX = 200
+"""Characters that it shows of an id or a query."""
 
 
 class Index:
@@ -351,6 +358,18 @@ class Index:
     def __repr__(self) -> str:
         return f"<Index of {len(self):,} subscription{'' if len(self) == 1 else 's'}>"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: how many there are, and the first of them."""
+        about = f"{len(self):,} subscription{'' if len(self) == 1 else 's'}, engine {self.engine}"
+        rows = []
+        for id in islice(self, SHOWN_MAX):
+            subscription = self.get(id)
+            if subscription is not None:  # another thread may have removed it
+                rows.append((id, subscription.query))
+        cells = "".join(f"<tr><td>{_shown(id)}</td><td><code>{_shown(query)}</code></td></tr>" for id, query in rows)
+        more = f"<p>… {len(self) - SHOWN_MAX:,} more</p>" if len(self) > SHOWN_MAX else ""
+        return f"<table><caption>{about}</caption><tr><th>id</th><th>query</th></tr>{cells}</table>{more}"
+
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Pickles and copies are made from the saved form; caches and a `seed` stay behind."""
         return from_saved_bytes, (type(self), to_saved_bytes(self.save), self._cache_bytes_max)
@@ -402,6 +421,26 @@ class Index:
         `subscription`, which is null for errors of a whole document; without a report it is an UndecidedWarning.
         """
         return matching.match_many(self._native, documents, threads=check_threads(threads), report=is_report(on_error))
+
+    @overload
+    def match_batches(
+        self,
+        documents: Documents,
+        *,
+        threads: int | None = None,
+        on_error: Literal["raise"] = "raise",
+        matches_max: int = BATCH_MATCHES_MAX,
+    ) -> Iterator[pa.Table]: ...
+
+    @overload
+    def match_batches(
+        self,
+        documents: Documents,
+        *,
+        threads: int | None = None,
+        on_error: Literal["report"],
+        matches_max: int = BATCH_MATCHES_MAX,
+    ) -> Iterator[tuple[pa.Table, pa.Table]]: ...
 
     def match_batches(
         self,
@@ -517,6 +556,26 @@ class Index:
             report=is_report(on_error),
             limits=self._render_limits(),
         )
+
+    @overload
+    def render_batches(
+        self,
+        documents: Documents,
+        *,
+        threads: int | None = None,
+        on_error: Literal["raise"] = "raise",
+        payload_bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
+    ) -> Iterator[pa.Table]: ...
+
+    @overload
+    def render_batches(
+        self,
+        documents: Documents,
+        *,
+        threads: int | None = None,
+        on_error: Literal["report"],
+        payload_bytes_max: int = BATCH_PAYLOAD_BYTES_MAX,
+    ) -> Iterator[tuple[pa.Table, pa.Table]]: ...
 
     def render_batches(
         self,
@@ -679,3 +738,8 @@ class Index:
         if isinstance(item, Subscription):
             return self._settings(item.namespaces, item.ordered, item.deliver)
         return self._default_settings
+
+
+def _shown(text: str) -> str:
+    """A text of strangers, for HTML."""
+    return escape(printable(text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"))
