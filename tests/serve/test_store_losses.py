@@ -135,6 +135,30 @@ def test_tables_that_are_older(killed: Path, crashed: Path, lose: Callable[[Path
     expect_whole(crashed)
 
 
+def test_a_log_that_is_cut_anywhere(killed: Path, crashed: Path) -> None:
+    """At each byte of its header and first frame, then of some: what was stored is missing, and that is all."""
+    wal = (killed / "crashed" / "tables.sqlite-wal").read_bytes()
+    lengths = [*range(40), *range(1_000, 1_100, 7), *range(1_100, len(wal), 4_099), len(wal) - 1]
+    for length in lengths:
+        for has_index in (True, False):
+            (crashed / "tables.sqlite-wal").write_bytes(wal[:length])
+            shutil.copy(killed / "crashed" / "tables.sqlite-shm", crashed)
+            if not has_index:
+                (crashed / "tables.sqlite-shm").unlink()
+            with pytest.raises(StorageError, match="TC422 store/tables.sqlite is older"):
+                Store.open(crashed, SMALL)
+
+
+def test_a_log_with_nothing_in_it(killed: Path, tmp_path: Path) -> None:
+    """A process was killed when it had begun the log, and stored nothing."""
+    header = (killed / "crashed" / "tables.sqlite-wal").read_bytes()[:60]
+    for length in (0, 31, 32, 33, 56, 60):
+        path = Path(shutil.copytree(killed / "older", tmp_path / str(length)))
+        (path / "tables.sqlite-wal").write_bytes(header[:length])
+        with Store.open(path, SMALL) as store:
+            assert store.count("t") == 12
+
+
 def test_every_document_that_the_tables_lack_is_counted(killed: Path, crashed: Path) -> None:
     shutil.copy(killed / "older" / "tables.sqlite", crashed.parent / "older.sqlite")
     put_back_older_tables(crashed)

@@ -306,7 +306,7 @@ def view_tables(path: Path) -> TablesView:
     Raises StorageError if they are damaged, and sqlite3.Error.
     """
     log, index = (path.with_name(f"{path.name}-{name}") for name in ("wal", "shm"))
-    if not wal.has_header(log):
+    if not wal.is_read(log):
         return _view(path, "&immutable=1")
     # SQLite wants to see the index of its log. It does not believe it, as nobody else has it open, nor change it.
     is_missing = not index.exists()

@@ -52,11 +52,11 @@ def _is_header(start: bytes) -> bool:
     return magic & ~1 == _MAGIC and _checksum(start[:24], ">" if magic & 1 else "<") == (first, second)
 
 
-def has_header(path: Path) -> bool:
-    """Whether SQLite will read this log, as far as it is intact."""
+def is_read(path: Path) -> bool:
+    """Whether SQLite will look for frames in this log: behind a header that is right there is something."""
     try:
         with path.open("rb") as file:
-            return _is_header(file.read(_HEADER.size))
+            return _is_header(file.read(_HEADER.size)) and bool(file.read(1))
     except FileNotFoundError:
         return False
 
