@@ -40,7 +40,7 @@ def published(document: int) -> Published:
 
 
 async def serve(reader: Reader, steps: Any) -> Stream:
-    client = Mock(on_opened=[], on_announced=[], on_tick=[])
+    client = Mock(on_opened=[], on_current=[], on_announced=[], on_tick=[], last_document=0)
     broker = client.expect_broker.return_value = client.broker
     broker.store_id = "5f1c0a2bcc"
     broker.tail.progress.return_value = Progress(0)

@@ -215,6 +215,10 @@ class Client:
         """A request would be accepted."""
         return len(self._queue) < self._settings.queue_max
 
+    def is_welcome(self) -> bool:
+        """The broker has answered the last `Hello`. All that it had accepted before that is durable."""
+        return self._is_welcome and not self._nonce
+
     def waiting(self) -> int:
         """How many requests have no answer yet."""
         return len(self._queue) + sum(not item.is_answered for item in self._pending)

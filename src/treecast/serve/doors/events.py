@@ -4,7 +4,8 @@ Theory of operation. A stream has a *position*: the last event that it has sent,
 it sends is in that order, so the id of an event says all about where to go on: `Last-Event-ID` is a position. A stream
 that is *behind* reads stored documents, step by step, up to the last one that is durable, and then takes what is
 published, which all streams get at once from one `Feed`. A stream whose reader is slow forgets what waits for it, and
-is behind again: it costs a bounded amount of memory. When the broker is rebuilt, all streams are behind.
+is behind again: it costs a bounded amount of memory. When the broker is rebuilt, all streams are behind, and stay so
+until it is known what is durable (`LocalClient.is_current`).
 
 Without a position, a stream begins with what its subscriptions have not been delivered yet, and says at once where that
 is. What streams have sent is settled with the broker (`Advance`), so that it is not waiting any more. It can still be
@@ -27,7 +28,7 @@ from treecast.overlay.messages import Advance
 from treecast.overlay.onyx.migration import Left
 from treecast.serve.doors.envelopes import encode, envelope
 from treecast.serve.doors.event_text import HEARTBEAT, gap_event
-from treecast.serve.doors.local import LocalClient
+from treecast.serve.doors.local import LocalClient, not_ready
 from treecast.serve.doors.problems import DoorError
 from treecast.serve.doors.settings import DoorSettings
 
@@ -107,9 +108,9 @@ class Stream:
 
         PERF: bench/http_streams.py; to wake 10,000 tasks costs several times as much.
         """
-        if not self.is_settled or self.wake.is_set() or self.connection is None or not self.wants(place):
+        if not self.is_settled or self.is_behind or self.wake.is_set() or not self.wants(place):
             return False
-        if not self.connection.write_now(chunk):
+        if self.connection is None or not self.connection.write_now(chunk):
             return False
         self.place = place
         return True
@@ -162,7 +163,6 @@ class Feed:
         self._settings = settings
         self._streams: dict[Stream, None] = {}
         self._by_subscription: dict[str, dict[Stream, None]] = {}
-        self._last = 0  # the last document that is durable
         self._store = ""
         self._last_sent: dict[str, int] = {}  # by subscription: the last document that was sent, and not yet settled
         self.is_reserved: Callable[[str], bool] = lambda subscription: False
@@ -172,6 +172,7 @@ class Feed:
         self.delivered = 0
         """Events that were sent, to all streams."""
         client.on_opened.append(self._on_opened)
+        client.on_current.append(self._all_behind)
         client.on_announced.append(self._on_announced)
         client.on_tick.append(self._tick)
 
@@ -181,7 +182,7 @@ class Feed:
     @property
     def last_document(self) -> int:
         """The last one that is durable."""
-        return self._last
+        return self._client.last_document
 
     def readers(self, subscription: str) -> int:
         """How many streams read this one."""
@@ -189,13 +190,15 @@ class Feed:
 
     def sending_from(self) -> int:
         """The first document that some stream still has to send."""
-        return min((stream.place[0] for stream in self._streams if stream.is_waiting()), default=self._last + 1)
+        return min((stream.place[0] for stream in self._streams if stream.is_waiting()), default=self.last_document + 1)
 
     # --- what the broker says -----------------------------------------------------------------------------------------
 
     def _on_opened(self, broker: Broker) -> None:
         self._store = broker.store_id
-        self._last = broker.tail.last_document()  # a broker that was just made has nothing that is not durable
+        self._all_behind()
+
+    def _all_behind(self) -> None:
         for stream in self._streams:
             stream.fall_behind()
 
@@ -206,7 +209,6 @@ class Feed:
                 stream.close()
         if not isinstance(event, Published):
             return
-        self._last = event.document
         if not self._by_subscription:
             return
         pairs = [
@@ -235,6 +237,8 @@ class Feed:
     def open(self, subscriptions: Sequence[str], last_event_id: str) -> Stream:
         """Begin after this event, or with what is not delivered yet. Raises DoorError."""
         broker = self._client.expect_broker()
+        if not self._client.is_current():
+            raise not_ready()
         settings = self._settings
         if not 1 <= len(subscriptions) <= settings.subscriptions_per_stream_max:
             hint = f"add ?subscription=… 1 to {settings.subscriptions_per_stream_max} times"
@@ -255,12 +259,15 @@ class Feed:
         if last_event_id:
             store, place = parse_event_id(last_event_id)
             first = broker.tail.first_document()
-            if store == self._store[:STORE_CHARS] and place[0] <= broker.tail.last_document() + 1:
+            if store == self._store[:STORE_CHARS] and place[0] <= self.last_document + 1:
                 if place[0] + bool(place[1]) < first:
                     gap = gap_event(place[0], first - 1)
                 return Stream(subscriptions, place, {}, gap)
             gap = gap_event(0, 0)
         starts = {id: broker.tail.progress(id) for id in subscriptions}
+        # A subscription that waits for nothing is beyond documents that are not durable. A crash may take those back,
+        # and then others get their numbers.
+        starts = {id: start._replace(floor=min(start.floor, self.last_document)) for id, start in starts.items()}
         place = (min(start.floor for start in starts.values()) + 1, "")
         # An event without data is none, but its id is remembered: who comes back has a position from the start.
         return Stream(subscriptions, place, starts, gap + self._mark(place))
@@ -285,14 +292,14 @@ class Feed:
         """Write events until the stream is closed."""
         await write(stream.first or HEARTBEAT)
         while not stream.is_closed:
-            if stream.is_behind and self._client.broker is not None:
+            if stream.is_behind and self._client.broker is not None and self._client.is_current():
                 events, place = self._read(self._client.broker, stream)
             else:
                 await self._wait(stream)
                 events = stream.take()
                 place = events[-1][0] if events else stream.place
                 if not events and not stream.is_behind and not stream.is_closed:
-                    place = (self._last + 1, "")  # there was nothing up to here
+                    place = (self.last_document + 1, "")  # there was nothing up to here
                     await write(self._mark(place))
             if events:
                 await write(b"".join(event for _, event in events))
@@ -309,7 +316,7 @@ class Feed:
         """One step of what is stored; at its end the stream is behind no more."""
         stream.wake.clear()
         after = stream.place[0] - 1
-        last = self._last
+        last = self.last_document
         if after >= last:
             stream.is_behind = False
             return [], stream.place

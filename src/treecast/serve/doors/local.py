@@ -2,6 +2,11 @@
 
 It is the state machine of any client (`treecast.overlay.client`), but its messages need no connection. If the broker
 has to be rebuilt, the client says hello again and repeats what has no answer.
+
+Whoever reads stored documents must not read those that are not durable: a crash takes them back, and others get their
+numbers. When the client is opened, the broker may have accepted some already, as it takes documents from other brokers
+and clients too. Its answer to the client's hello follows all that it had accepted before: from then on the client is
+*current*, and knows the last document that is durable.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from random import Random
 from typing import Any, TypeVar, assert_never
 
 from treecast.overlay.broker import Broker
+from treecast.overlay.broker.tail import Published
 from treecast.overlay.chord.ring_peer import RingPeer
 from treecast.overlay.client import Answered, Client, ClientSettings
 from treecast.overlay.messages import Command, Inspected, Kind, Publish, Refusal, Request
@@ -43,8 +49,13 @@ class LocalClient:
         self.broker: Broker | None = None
         """While it serves. Only for looking at it."""
         self.on_opened: list[Callable[[Broker], None]] = []
+        self.on_current: list[Callable[[], None]] = []
         self.on_announced: list[Callable[[Any], None]] = []
         self.on_tick: list[Callable[[int], None]] = []
+        self.last_document = 0
+        """The last one that is durable. Before the client is current, there may be later ones."""
+        self._last_accepted = 0
+        self._current = asyncio.Event()
         self._runtime = runtime
         self._answer_s = answer_ms / 1000
         self._client = Client(name, "broker", random, SETTINGS)
@@ -65,6 +76,9 @@ class LocalClient:
             peer = peer.broker  # a door looks at what this broker has itself
         assert isinstance(peer, Broker)
         self.broker = peer
+        self._current.clear()
+        self._last_accepted = peer.tail.last_document()
+        self.last_document = min(self.last_document, self._last_accepted)
         if self._ticker is None:
             self._ticker = asyncio.create_task(self._tick())
         for callback in self.on_opened:
@@ -73,6 +87,7 @@ class LocalClient:
 
     def closed(self) -> None:
         self.broker = None
+        self._current.clear()
 
     def removed(self) -> None:
         self._is_removed = True
@@ -93,8 +108,15 @@ class LocalClient:
     def received(self, messages: list[Any]) -> None:
         for message in messages:
             self._do(self._client.receive("broker", message, now_ms()))
+        if self.broker is not None and not self.is_current() and self._client.is_welcome():
+            self._current.set()
+            self.last_document = max(self.last_document, self._last_accepted)
+            for callback in self.on_current:
+                callback()
 
     def announced(self, event: Any) -> None:
+        if isinstance(event, Published):
+            self.last_document = max(self.last_document, event.document)
         for callback in self.on_announced:
             callback(event)
 
@@ -162,6 +184,19 @@ class LocalClient:
         if self.broker is None or not self._runtime.is_ready():
             raise not_ready()
         return self.broker
+
+    def is_current(self) -> bool:
+        """The broker serves, and all that it had when it was opened is durable."""
+        return self._current.is_set()
+
+    async def until_current(self) -> None:
+        """Raises DoorError TC436 if that takes too long."""
+        self.expect_broker()
+        try:
+            async with asyncio.timeout(self._answer_s):
+                await self._current.wait()
+        except TimeoutError:
+            raise not_ready() from None
 
     def send(self, command: Command) -> asyncio.Future[Answered]:
         """Ask for something. Raises if it is too large, if too much waits, or if the broker is served elsewhere."""

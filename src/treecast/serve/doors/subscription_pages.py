@@ -153,6 +153,7 @@ class SubscriptionPages:
         if call.scope["method"] == "HEAD":
             return Reply(200, b"", EVENT_STREAM)
         ids, position = read_event_request(call)
+        await self._client.until_current()
         stream = self.feed.open(ids, position)
         try:
             with call.access.holding(stream.close):

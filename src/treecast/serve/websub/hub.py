@@ -93,6 +93,7 @@ class Hub:
         gauge = Gauge("treecast_websub_subscribers", "WebSub subscribers", registry=metrics.registry)
         gauge.set_function(lambda: len(self._subscribers))
         client.on_opened.append(self._on_opened)
+        client.on_current.append(self._on_current)
         client.on_announced.append(self._on_announced)
         client.on_tick.append(self._tick)
 
@@ -115,8 +116,8 @@ class Hub:
             self._settings,
             self._retries,
             self._random,
-            lambda: self._client.broker,
-            lambda: self._topics.last_document,
+            lambda: self._client.broker if self._client.is_current() else None,
+            lambda: self._client.last_document,
             self._on_gone,
             lambda result: self._requests.labels(result).inc(),
         )
@@ -135,6 +136,9 @@ class Hub:
     def _on_opened(self, broker: Broker) -> None:
         for subscriber in self._subscribers.values():
             subscriber.opened()
+
+    def _on_current(self) -> None:
+        for subscriber in self._subscribers.values():
             subscriber.pump()
 
     def _on_announced(self, event: Any) -> None:
@@ -204,7 +208,7 @@ class Hub:
     async def _subscribe(self, intent: Intent) -> None:
         """Verified: a new subscriber gets what is published from now on, a known one misses nothing."""
         before = self._subscribers.get(intent.key)
-        position = before.row.position if before else self._topics.last_document
+        position = before.row.position if before else self._client.last_document
         until = now_ms() + intent.lease_s * 1000
         row = SubscriberRow(intent.topic, intent.topic_url, intent.callback, intent.secret, until, position)
         try:

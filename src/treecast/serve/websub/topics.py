@@ -10,7 +10,6 @@ import asyncio
 from typing import Any
 
 from treecast.errors import TreecastError
-from treecast.overlay.broker import Broker
 from treecast.overlay.broker.tail import Published
 from treecast.overlay.messages import RemoveRecord, SetRecord
 from treecast.serve.connection import steady_ms
@@ -34,9 +33,6 @@ class Topics:
         self._news: dict[str, TopicRow] = {}  # not stored yet
         self._news_bytes = 0
         self._stored_ms = 0
-        self.last_document = 0
-        """The last one that is durable."""
-        client.on_opened.append(self._on_opened)
         client.on_announced.append(self._on_announced)
         client.on_tick.append(self._tick)
 
@@ -47,13 +43,9 @@ class Topics:
 
     # --- what is published --------------------------------------------------------------------------------------------
 
-    def _on_opened(self, broker: Broker) -> None:
-        self.last_document = broker.tail.last_document()  # a broker that was just made has nothing that is not durable
-
     def _on_announced(self, event: Any) -> None:
         if not isinstance(event, Published):
             return
-        self.last_document = event.document
         for id, payload in zip(event.subscriptions, event.payloads, strict=True):
             if id in self._topic_ids:
                 self._set(id, event.document, payload)
@@ -127,7 +119,7 @@ class Topics:
     async def _find(self, id: str) -> None:
         """Look through the documents that are kept, the newest first. Others have their turn meanwhile."""
         broker = self._client.expect_broker()
-        until = self.last_document
+        until = self._client.last_document
         end = max(0, until - self._settings.last_rows_max)
         while until > end and id not in self._news:
             after = max(end, until - ROWS_AT_ONCE)
