@@ -145,7 +145,7 @@ def test_a_log_that_is_cut_anywhere(killed: Path, crashed: Path) -> None:
             shutil.copy(killed / "crashed" / "tables.sqlite-shm", crashed)
             if not has_index:
                 (crashed / "tables.sqlite-shm").unlink()
-            with pytest.raises(StorageError, match="TC422 store/tables.sqlite is older"):
+            with pytest.raises(StorageError, match=r"TC422 store/tables\.sqlite is older"):
                 Store.open(crashed, SMALL)
 
 
