@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import treecast
 from treecast.spark import match, render, split
-from treecast.spark.batch.match import KEPT_MAX
+from treecast.spark.batch.match import KEPT_MAX, Split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,26 +84,48 @@ def test_over_connect_as_well(connect_address: str, tmp_path: Path) -> None:
     assert json.loads(done.stdout) == [[3, 2, len(DOCUMENTS)], [3, 2, 2 * len(DOCUMENTS)]]
 
 
-def test_what_is_kept_is_released(spark: SparkSession, index: treecast.Index) -> None:
-    documents = spark.createDataFrame(DOCUMENTS, SCHEMA)
-    reported = render(documents, index, on_error="report")
+def test_what_is_kept_is_released(spark: SparkSession, index: treecast.Index, tmp_path: Path) -> None:
+    counter = tmp_path / "counter"
+    counter.write_bytes(b"")
+    reported = render(counted(spark.createDataFrame(DOCUMENTS, SCHEMA), counter), index, on_error="report")
     with split(reported) as (good, bad):
-        assert good.count() == 3 and bad.count() == 2
-        level = reported.storageLevel
-        assert level.useDisk and not level.useMemory  # memory is left to those who asked for it
-    assert not reported.storageLevel.useDisk
+        assert good.count() == 3 and bad.count() == 2 and good.count() == 3
+        assert counter.stat().st_size == len(DOCUMENTS)
+        plan = good._jdf.queryExecution().executedPlan().toString()
+        assert "StorageLevel(disk" in plan and "memory" not in plan  # that is left to those who asked for it
     assert good.count() == 3 and bad.count() == 2  # they go on, and match again
+    assert counter.stat().st_size == 3 * len(DOCUMENTS)
 
-    # A function of foreachBatch may split batch after batch, and release nothing.
-    reports = [
-        match(documents.filter(f"key != '{number}'"), index, on_error="report") for number in range(KEPT_MAX + 2)
-    ]
-    parts = [split(one) for one in reports]
-    assert [one.storageLevel.useDisk for one in reports] == [False] * 2 + [True] * KEPT_MAX
-    for one in parts:
-        one.release()
-        one.release()
-    assert not any(one.storageLevel.useDisk for one in reports)
+
+def test_a_process_keeps_a_few_reports(spark: SparkSession, index: treecast.Index, tmp_path: Path) -> None:
+    """A function of foreachBatch may split batch after batch, and release nothing."""
+    counter = tmp_path / "counter"
+    counter.write_bytes(b"")
+    documents = counted(spark.createDataFrame(DOCUMENTS, SCHEMA).coalesce(1), counter)
+    first, *others = [split(match(documents, index, on_error="report")) for _ in range(KEPT_MAX + 1)]
+    for parts, sizes in ((first, [4, 8]), (others[0], [12, 12]), (others[-1], [16, 16])):
+        for part, size in zip(parts, sizes, strict=True):
+            part.collect()
+            assert counter.stat().st_size == size
+    for parts in (first, *others):
+        parts.release()
+        parts.release()
+
+
+def test_a_later_job_reads_again(spark: SparkSession, index: treecast.Index, tmp_path: Path) -> None:
+    """Spark gives kept rows to every query with the same plan, be the files other ones by then."""
+    directory = tmp_path / "documents"
+    directory.mkdir()
+
+    def split_all() -> Split:
+        return split(match(spark.read.schema(SCHEMA).parquet(str(directory)), index, on_error="report"))
+
+    pq.write_table(pa.table({"key": ["1"], "document": ["<a/>"]}), directory / "1.parquet")
+    first, _ = split_all()
+    assert first.count() == 2
+    pq.write_table(pa.table({"key": ["2"], "document": ["<a/>"]}), directory / "2.parquet")
+    later, _ = split_all()
+    assert later.count() == 4 and first.count() == 2
 
 
 def test_what_somebody_else_keeps_stays_theirs(spark: SparkSession, index: treecast.Index) -> None:

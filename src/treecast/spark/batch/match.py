@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self
+from uuid import uuid4
 
 from treecast.catalog.index_settings import IndexSettings
 from treecast.document import EntityTexts, Limits
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from treecast.spark.batch.plan import Subscriptions
 
+MARK = "__treecast_split"
 KEPT_MAX = 8
 """Reports whose rows Spark keeps for `split`: a function for each batch of a stream may never release any."""
 _kept_splits: dict[int, Split] = {}
@@ -129,11 +131,12 @@ class Split(tuple["DataFrame", "DataFrame"]):
     _kept: DataFrame | None = None
 
     @classmethod
-    def of(cls, reported: DataFrame, kept: DataFrame | None) -> Split:
-        """The parts of a report. `kept` is the same report, if it is to be released."""
-        bad = reported.filter(reported["error"].isNotNull())
+    def of(cls, reported: DataFrame, kept: DataFrame | None = None) -> Split:
+        """The parts of a report. `kept` is the same, with MARK, if Spark keeps it for them."""
+        rows = reported if kept is None else kept
+        good, bad = (rows.filter(is_good).drop(MARK) for is_good in (rows["error"].isNull(), rows["error"].isNotNull()))
         # A refused delivery has a subscription, a bad document has none.
-        parts = cls((without_errors(reported), bad.drop("payload" if has_payloads(reported) else "subscription")))
+        parts = cls((good.drop("error"), bad.drop("payload" if has_payloads(reported) else "subscription")))
         parts._kept = kept
         return parts
 
@@ -172,10 +175,14 @@ def split(reported: DataFrame, *, persist: bool = True) -> Split:
             hint='call match(…, on_error="report") first',
         )
     if not persist or reported.isStreaming or _is_kept(reported):
-        return Split.of(reported, None)
+        return Split.of(reported)
     from pyspark import StorageLevel
+    from pyspark.sql import functions
 
-    parts = Split.of(reported, reported.persist(StorageLevel.DISK_ONLY))
+    # Spark gives kept rows to every query with the same plan, later ones among them, which are to read their files
+    # again: a mark makes this plan differ from all others.
+    marked = reported.withColumn(MARK, functions.lit(uuid4().hex))
+    parts = Split.of(reported, marked.persist(StorageLevel.DISK_ONLY))
     _kept_splits[id(parts)] = parts
     if len(_kept_splits) > KEPT_MAX:
         next(iter(_kept_splits.values())).release()
