@@ -65,6 +65,14 @@ CALLS: dict[str, Callable[[Index, Any], object]] = {
     "read: limits": lambda index, value: read(b"<a/>", limits=value),
     "read: entities": lambda index, value: read(b"<a/>", entities=value),
     "read: an entity": lambda index, value: read(b"<a/>", entities={"e": value}),
+    "Index: subscriptions": lambda index, value: Index(value),
+    "[]=: id": lambda index, value: index.__setitem__(value, "/a["),
+    "[]=: query": lambda index, value: index.__setitem__("a", value),
+    "update": lambda index, value: index.update(value),
+    "update: an item": lambda index, value: index.update([value]),
+    "update: a query": lambda index, value: index.update({"a": value}),
+    "get": lambda index, value: index.get(value),
+    "parse: match": lambda index, value: parse("/a").match(value),
     "parse": lambda index, value: parse(value),
     "parse: namespaces": lambda index, value: parse("/a", namespaces=value),
     "covers": lambda index, value: parse("/a").covers(value),
@@ -96,7 +104,7 @@ def test_a_wrong_argument_is_refused_in_our_words(
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Index().match([b"<a/>"]), "a document is bytes, not list"),  # type: ignore[arg-type]
+        (lambda: Index().match([b"<a/>"]), "an element of lxml or a Document, not list"),  # type: ignore[arg-type]
         (lambda: Index().add(None, "/a"), "an id is a str, not None"),  # type: ignore[arg-type]
         (lambda: Index().add("a", b"/a"), "a query is a str, not bytes"),  # type: ignore[arg-type]
         (lambda: Index()[3], "an id is a str, not int"),  # type: ignore[index]
@@ -105,7 +113,7 @@ def test_a_wrong_argument_is_refused_in_our_words(
         (lambda: Index(entities=3), 'entities must be a mapping of names to texts, or "html", got int'),  # type: ignore[arg-type]
         (lambda: Index().add("a", "/a", namespaces={"p": 3}), "both str; 'p' has int"),  # type: ignore[arg-type]
         (lambda: Index().match_many([b"<a/>"], threads=2.5), "threads must be an integer, got float"),  # type: ignore[call-overload]
-        (lambda: Index().match_many(None), "match_many takes a list of bytes or Documents, an Arrow array"),
+        (lambda: Index().match_many(None), "match_many takes a list of documents, an Arrow array"),
         (lambda: Document(b"<a/>"), "a Document is made by treecast.read(data), not from bytes"),  # type: ignore[arg-type]
         (lambda: parse("/a").covers("/a"), "covers() takes what treecast.parse() gives, not str"),  # type: ignore[arg-type]
     ],

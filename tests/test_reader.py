@@ -261,7 +261,7 @@ def test_wrong_limits(wrong: dict[str, int]) -> None:
 
 def test_wrong_types() -> None:
     with pytest.raises(TypeError, match="bytes"):
-        read("<a/>")  # type: ignore[arg-type]
+        read(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="depth_max"):
         Limits(depth_max=1.5)  # type: ignore[arg-type]
     with pytest.raises(IndexError):

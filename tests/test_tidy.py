@@ -37,7 +37,7 @@ ROOMS: dict[str, set[str]] = {
     "document": {"arguments", "errors", "model", "_native"},
     "transcoding": {"arguments", "document", "errors", "_native"},
     "async_index": CORE | {"index"},
-    "query": {"arguments", "errors", "model", "_native"},
+    "query": {"arguments", "document", "errors", "model", "_native"},  # document: a query matches one by itself
     "engines": CORE,
     "links": CORE,
     "selective": CORE,

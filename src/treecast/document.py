@@ -22,12 +22,15 @@ from __future__ import annotations
 
 import atexit
 import html.entities
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from treecast import _native
 from treecast.arguments import check_instance, check_integer, check_texts, kind_of
@@ -163,15 +166,18 @@ class Document:
     """A document as columns. Elements are numbered in document order; the root element is 0.
 
     It never changes, and any number of threads and indexes may use it. The limits and entities are those that it was
-    read with; an index that is given one applies none of its own, except for the work of deciding.
+    read with; an index that is given one applies none of its own, except for the work of deciding. A pickle keeps them
+    with `data`, which is read again when it is loaded.
     """
 
-    __slots__ = ("native",)
+    __slots__ = ("_entities", "_limits", "native")
 
-    def __init__(self, native: _native.Document) -> None:
+    def __init__(self, native: _native.Document, limits: Limits | None = None, entities: EntityTexts = None) -> None:
         check_document(native)
         self.native = native
         """The form that native code takes."""
+        self._limits = limits
+        self._entities = dict(entities) if isinstance(entities, Mapping) else entities
 
     def __len__(self) -> int:
         """The number of elements."""
@@ -180,6 +186,15 @@ class Document:
     def __repr__(self) -> str:
         elements = f"{len(self):,} element{'' if len(self) == 1 else 's'}"
         return f"<Document of {elements}, {self.size_bytes:,} bytes>"
+
+    def __copy__(self) -> Document:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Document:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _read_again, (self.data, self._limits, self._entities)
 
     @property
     def data(self) -> bytes:
@@ -263,13 +278,96 @@ def check_document(native: object) -> None:
         raise TypeError(f"a Document is made by treecast.read(data), not from {kind_of(native)}")
 
 
-AnyDocument = Bytes | Document
-"""What an index takes: bytes, which it reads, or a document that has been read."""
+class File(Protocol):
+    """A file that is open, for bytes or for text."""
+
+    def read(self, size: int, /) -> bytes | str: ...
 
 
-def native_document(document: AnyDocument) -> Bytes | _native.Document:
-    """The form that native code takes."""
-    return document.native if isinstance(document, Document) else document
+class LxmlTree(Protocol):
+    """An element of lxml, or an ElementTree."""
+
+    @property
+    def xpath(self) -> Any: ...
+
+
+AnyDocument = Bytes | str | os.PathLike[str] | File | LxmlTree | Document
+"""What an index takes: bytes, which it reads; text, which is UTF-8 then; the path of a file, or an open one; an element
+or tree of lxml; or a document that has been read."""
+
+FORMS = "bytes, a str, a Path, an open file, an element of lxml or a Document"
+FILE_BYTES_MAX = (1 << 32) - 1  # as much as Limits may allow
+PIECE_BYTES = 1 << 20
+
+
+def native_document(document: AnyDocument, bytes_max: int = FILE_BYTES_MAX) -> Bytes | _native.Document:
+    """The form that native code takes. Of a file no more is read than shows that it is longer than `bytes_max`."""
+    if type(document) is bytes:
+        return document
+    return document.native if isinstance(document, Document) else document_bytes(document, bytes_max)
+
+
+def held_document(document: AnyDocument, bytes_max: int = FILE_BYTES_MAX) -> bytes | _native.Document:
+    """The same for native functions that take no other buffers than bytes."""
+    native = native_document(document, bytes_max)
+    return native if isinstance(native, _native.Document) else bytes(native)
+
+
+def document_bytes(document: AnyDocument, bytes_max: int = FILE_BYTES_MAX) -> Bytes:
+    """The bytes of a document in any form."""
+    if isinstance(document, str):
+        return _declared_utf8(document.encode("utf-8", "surrogatepass"))  # which the reader refuses at its place
+    if isinstance(document, Document):
+        return document.data
+    if _is_buffer(document):
+        return document  # type: ignore[return-value]
+    if isinstance(document, os.PathLike):
+        with Path(document).open("rb") as file:
+            return _read_file(file, bytes_max)
+    if is_lxml(document):
+        return _serialise(document)
+    if hasattr(document, "read"):
+        return _read_file(document, bytes_max)  # type: ignore[arg-type]
+    raise TypeError(f"a document is {FORMS}, not {kind_of(document)}")
+
+
+def _is_buffer(document: object) -> bool:
+    try:
+        memoryview(document)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
+
+
+def _read_file(file: File, bytes_max: int) -> Bytes:
+    pieces: list[bytes] = []
+    size, is_text = 0, False
+    while size <= bytes_max:
+        piece = file.read(min(PIECE_BYTES, bytes_max + 1 - size))
+        if isinstance(piece, str):
+            piece, is_text = piece.encode("utf-8", "surrogatepass"), True
+        if not isinstance(piece, bytes):  # None: nothing yet
+            raise TypeError(f"a file gives bytes or str to read, not {kind_of(piece)}")
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+    data = b"".join(pieces)
+    return _declared_utf8(data) if is_text else data
+
+
+def is_lxml(document: object) -> bool:
+    """Whether it is an element or a tree of lxml, which is not imported for that."""
+    etree = sys.modules.get("lxml.etree")
+    return etree is not None and isinstance(document, (etree._Element, etree._ElementTree))
+
+
+def _serialise(tree: Any) -> bytes:
+    etree = sys.modules["lxml.etree"]
+    if not etree.iselement(tree) and tree.getroot() is None:
+        return b""
+    data: bytes = etree.tostring(tree, encoding="UTF-8", with_tail=False)
+    return data
 
 
 def as_documents(answers: Sequence[_native.Document | Exception]) -> list[Document | DocumentError]:
@@ -293,16 +391,22 @@ def read_many(
     return as_documents(_native.read_documents(documents, native_limits(limits), native_entities(entities)))
 
 
-def read(data: Bytes, *, limits: Limits | None = None, entities: EntityTexts = None) -> Document:
+def read(data: AnyDocument, *, limits: Limits | None = None, entities: EntityTexts = None) -> Document:
     """Read one document. Raises DocumentError, or DocumentLimitError if it exceeds a limit.
 
-    `entities` gives the text for entity references that XML itself does not define: a mapping, or "html".
+    It takes what an index takes: bytes, a str, a Path, an open file or an element of lxml. A Document is returned as
+    it is. `entities` gives the text for entity references that XML itself does not define: a mapping, or "html".
     """
-    if not isinstance(data, bytes):
-        if not isinstance(data, (bytearray, memoryview)):
-            raise TypeError(f"a document must be bytes, got {kind_of(data)}; encode text as UTF-8 first")
-        data = bytes(data)
-    return Document(_native.Document(data, native_limits(limits), native_entities(entities)))
+    native, native_texts = native_limits(limits), native_entities(entities)
+    if isinstance(data, Document):
+        return data
+    content = document_bytes(data, (limits or Limits()).document_bytes_max)
+    return Document(_native.Document(bytes(content), native, native_texts), limits or Limits(), entities)
+
+
+def _read_again(data: bytes, limits: Limits | None, entities: EntityTexts) -> Document:
+    """What a pickle calls. A document that came over a link has no limits here: it was within those of its reader."""
+    return read(data, limits=limits or Limits(*[FILE_BYTES_MAX] * len(fields(Limits))), entities=entities)
 
 
 class Reader:
@@ -321,7 +425,8 @@ class Reader:
     def __init__(self, *, limits: Limits | None = None, entities: EntityTexts = None) -> None:
         self._native_limits = native_limits(limits)
         self._limits = limits or Limits()
-        self._entities = native_entities(entities)
+        self._entities = entities
+        self._native_entities = native_entities(entities)
         self._data: bytearray | None = bytearray()
 
     def feed(self, chunk: Bytes) -> None:
@@ -342,4 +447,6 @@ class Reader:
         if self._data is None:
             raise ValueError("this Reader is closed")
         data, self._data = bytes(self._data), None
-        return Document(_native.Document(data, self._native_limits, self._entities))
+        return Document(
+            _native.Document(data, self._native_limits, self._native_entities), self._limits, self._entities
+        )

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from itertools import islice
 
 from treecast import _native
-from treecast.arguments import check_integer, kind_of
-from treecast.document import AnyDocument, Document, native_document
+from treecast.arguments import check_integer
+from treecast.document import AnyDocument, native_document
 from treecast.errors import DocumentError
 from treecast.index.document_forms import NativeDocument
 
@@ -67,15 +67,14 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def take(source: Iterator[AnyDocument], count: int) -> list[NativeDocument]:
+def take(source: Iterator[AnyDocument], count: int, file_bytes_max: int) -> list[NativeDocument]:
     """Up to `count` documents, and no more bytes than a batch may hold beyond the first."""
     documents: list[NativeDocument] = []
     size = 0
     for document in islice(source, count):
-        if document is None or not hasattr(document, "__len__"):
-            raise TypeError(f"a document is bytes, not {kind_of(document)}")
-        documents.append(native_document(document))
-        size += document.size_bytes if isinstance(document, Document) else len(document)
+        native = native_document(document, file_bytes_max)
+        documents.append(native)
+        size += native.size if isinstance(native, _native.Document) else len(native)
         if size >= BATCH_BYTES_MAX:
             break
     return documents

@@ -10,32 +10,33 @@ recognised without being imported. Subscriptions have a module of their own, `su
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from treecast import _native
 from treecast.arguments import kind_of
-from treecast.document import AnyDocument, Bytes, Document, arrow_views, native_document
+from treecast.document import FILE_BYTES_MAX, AnyDocument, Bytes, Document, arrow_views, is_lxml, native_document
 
-FORMS = "a list of bytes or Documents, an Arrow array or table, or a Series or DataFrame of pandas or polars"
+FORMS = "a list of documents, an Arrow array or table, or a Series or DataFrame of pandas or polars"
 
 NativeDocument = Bytes | _native.Document
 
 
-def natives(documents: Iterable[AnyDocument]) -> list[NativeDocument]:
-    """The documents in the form that native code takes."""
-    return [native_document(document) for document in documents]
+def natives(documents: Iterable[AnyDocument], bytes_max: int = FILE_BYTES_MAX) -> list[NativeDocument]:
+    """The documents in the form that native code takes; files longer than `bytes_max` are not read to their end."""
+    return [native_document(document, bytes_max) for document in documents]
 
 
-def as_sequence(documents: Any, caller: str, single: str) -> Sequence[NativeDocument]:
+def as_sequence(documents: Any, caller: str, single: str, bytes_max: int) -> Sequence[NativeDocument]:
     """The documents of a call of `caller`, whose twin for one document is `single`."""
     if type(documents) is list:
-        return natives(documents)
+        return natives(documents, bytes_max)
     _refuse_single(documents, caller, single)
     column = column_of(documents, caller)
     if column is not None:
         return arrow_views(column)
-    return natives(_items(documents, caller))
+    return natives(_items(documents, caller, single), bytes_max)
 
 
 def as_iterable(documents: Any, caller: str, single: str) -> Iterator[AnyDocument]:
@@ -44,7 +45,7 @@ def as_iterable(documents: Any, caller: str, single: str) -> Iterator[AnyDocumen
     if hasattr(documents, "read_next_batch"):  # Arrow's stream of batches
         return (view for batch in documents for view in arrow_views(column_of(batch, caller)))
     column = column_of(documents, caller)
-    return iter(_items(documents, caller) if column is None else arrow_views(column))
+    return iter(_items(documents, caller, single) if column is None else arrow_views(column))
 
 
 def column_of(documents: Any, caller: str) -> Any:
@@ -99,10 +100,16 @@ def _name_of(names: Sequence[Any], caller: str) -> Any:
 
 def _refuse_single(documents: Any, caller: str, single: str) -> None:
     if isinstance(documents, (bytes, bytearray, memoryview, str, Document)):
-        raise TypeError(f"{caller} takes a sequence of documents; for a single one use {single}()")
+        raise _single(caller, single)
 
 
-def _items(documents: Any, caller: str) -> Iterable[AnyDocument]:
+def _single(caller: str, single: str) -> TypeError:
+    return TypeError(f"{caller} takes a sequence of documents; for a single one use {single}()")
+
+
+def _items(documents: Any, caller: str, single: str) -> Iterable[AnyDocument]:
+    if hasattr(documents, "read") or isinstance(documents, os.PathLike) or is_lxml(documents):
+        raise _single(caller, single)  # lines of a file and children of an element are no documents
     if not isinstance(documents, Iterable):
         raise TypeError(f"{caller} takes {FORMS}, not {kind_of(documents)}")
     return documents

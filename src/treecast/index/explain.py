@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from treecast import _native
-from treecast.document import AnyDocument, Document, EntityTexts, Limits, native_entities
+from treecast.document import AnyDocument, EntityTexts, Limits, held_document, native_entities
 from treecast.names import nearest, printable
 
 PLACES_MAX = 10_000
@@ -225,12 +225,11 @@ def explain(
     entities: EntityTexts = None,
 ) -> Explanation:
     """Explain a query that is in no index. Raises QueryError or DocumentError as adding and matching would."""
-    if isinstance(document, str):
-        raise TypeError("a document is bytes, not str; encode text as UTF-8 first")
     text = query.encode("utf-8", "surrogatepass")
     bindings = list((namespaces or {}).items())
-    source = document.native if isinstance(document, Document) else bytes(document)
-    raw = _native.explain(source, text, bindings, ordered, (limits or Limits()).native(), native_entities(entities))
+    limits = limits or Limits()
+    source = held_document(document, limits.document_bytes_max)
+    raw = _native.explain(source, text, bindings, ordered, limits.native(), native_entities(entities))
     matched, undecided, branch, steps, miss, names = raw
     reader = _TupleReader(names)
     return Explanation(
@@ -266,9 +265,10 @@ def places_with_values(
     places_max: int = PLACES_MAX,
 ) -> list[tuple[Place, tuple[str, ...]]]:
     """As `places`, with the string values of relative expressions at each of the items."""
-    source = document.native if isinstance(document, Document) else bytes(document)
+    limits = limits or Limits()
+    source = held_document(document, limits.document_bytes_max)
     texts = [expression.encode() for expression in expressions]
-    settings = (limits or Limits()).native(), native_entities(entities)
+    settings = limits.native(), native_entities(entities)
     bindings = list((namespaces or {}).items())
     pairs = _native.places(source, query.encode(), texts, bindings, places_max, *settings)
     return [(Place(*place), values) for place, values in pairs]

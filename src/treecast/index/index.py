@@ -23,7 +23,8 @@ without its namespaces and settings. What is assigned may be a text, a parsed qu
 
 Use `match` for one document and few matches; `match_many` for throughput: it crosses into native code once, and answers
 with arrays instead of lists. `render` and `render_many` also give payloads, in the same forms. All of them take bytes,
-or a `Document` that has been read already: then nothing is read again.
+text (which is UTF-8 then), the `Path` of a file or an open one, and elements of lxml; and a `Document`, which has been
+read already.
 
 This file holds the class and how its subscriptions change. `matching.py` and `rendering.py` turn native answers into
 Arrow tables, `saving.py` has the settings of a saved index.
@@ -40,7 +41,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from treecast import _native, engines
 from treecast.arguments import check_ids, check_instance, check_integer, check_namespaces, check_text
-from treecast.document import AnyDocument, Document, EntityTexts, Limits, native_document, native_entities
+from treecast.document import (
+    AnyDocument,
+    Document,
+    EntityTexts,
+    Limits,
+    native_document,
+    native_entities,
+)
 from treecast.errors import QueryError, UnknownIdError
 from treecast.index import matching, rendering, routing
 from treecast.index.document_batches import check_threads, is_report
@@ -389,9 +397,7 @@ class Index:
 
     def match_one(self, document: AnyDocument) -> tuple[list[str], Undecided]:
         """As `match`, with what is undecided instead of a warning: for callers that pass it on."""
-        if document is None:
-            raise TypeError("a document is bytes, not None")
-        answer: Any = self._native.match(native_document(document))
+        answer: Any = self._native.match(native_document(document, self._limits.document_bytes_max))
         return (answer, []) if type(answer) is list else answer
 
     @overload
@@ -414,13 +420,19 @@ class Index:
         (matches, errors), the errors with the columns document, code, message, offset and subscription. Otherwise the
         first bad document raises its DocumentError, with its number as `error.document`.
 
-        Documents are bytes, `Document`s, or the column `document` of a table: of Arrow, pandas, polars or DuckDB. As
-        many threads share the work as help, at most sixteen; `threads` is another number of them.
+        Documents are a list of what `match` takes, or the column `document` of a table: of Arrow, pandas, polars or
+        DuckDB. As many threads share the work as help, at most sixteen; `threads` is another number of them.
 
         A subscription that takes too much work on a document (TC340) is a row of the errors, with its id as
         `subscription`, which is null for errors of a whole document; without a report it is an UndecidedWarning.
         """
-        return matching.match_many(self._native, documents, threads=check_threads(threads), report=is_report(on_error))
+        return matching.match_many(
+            self._native,
+            documents,
+            threads=check_threads(threads),
+            report=is_report(on_error),
+            file_bytes_max=self._limits.document_bytes_max,
+        )
 
     @overload
     def match_batches(
@@ -461,6 +473,7 @@ class Index:
             threads=check_threads(threads),
             report=is_report(on_error),
             matches_max=check_integer("matches_max", matches_max, 1),
+            file_bytes_max=self._limits.document_bytes_max,
         )
 
     def match_part(
@@ -519,9 +532,8 @@ class Index:
         payload that would go over a limit is a delivery that was refused, and says why; so is a subscription that
         takes too much work to decide (TC340).
         """
-        if document is None:
-            raise TypeError("a document is bytes, not None")
-        deliveries = _native.render_one(self._native, native_document(document), self._render_limits(), True)
+        native = native_document(document, self._limits.document_bytes_max)
+        deliveries = _native.render_one(self._native, native, self._render_limits(), True)
         return [Delivery(*delivery) for delivery in deliveries]
 
     @overload
@@ -554,6 +566,7 @@ class Index:
             documents,
             threads=check_threads(threads),
             report=is_report(on_error),
+            file_bytes_max=self._limits.document_bytes_max,
             limits=self._render_limits(),
         )
 
@@ -596,6 +609,7 @@ class Index:
             threads=check_threads(threads),
             report=is_report(on_error),
             payload_bytes_max=check_integer("payload_bytes_max", payload_bytes_max, 1),
+            file_bytes_max=self._limits.document_bytes_max,
             limits=self._render_limits(),
         )
 

@@ -43,12 +43,12 @@ class Part:
 
 
 def match_many(
-    index: _native.Index, documents: Iterable[AnyDocument], *, threads: int | None, report: bool
+    index: _native.Index, documents: Iterable[AnyDocument], *, threads: int | None, report: bool, file_bytes_max: int
 ) -> pa.Table | tuple[pa.Table, pa.Table]:
     """See `Index.match_many`."""
     import pyarrow as pa
 
-    sequence = as_sequence(documents, "match_many", "match")
+    sequence = as_sequence(documents, "match_many", "match", file_bytes_max)
     with naming_documents():
         matches = index.match_many(sequence, threads_for(index, sequence, threads), report, 0, 0)
     table = pa.RecordBatchReader.from_stream(matches).read_all()
@@ -59,7 +59,13 @@ def match_many(
 
 
 def match_batches(
-    index: _native.Index, documents: Iterable[AnyDocument], *, threads: int | None, report: bool, matches_max: int
+    index: _native.Index,
+    documents: Iterable[AnyDocument],
+    *,
+    threads: int | None,
+    report: bool,
+    matches_max: int,
+    file_bytes_max: int,
 ) -> Iterator[Any]:
     """See `Index.match_batches`."""
     import pyarrow as pa
@@ -67,7 +73,7 @@ def match_batches(
     source, first = as_iterable(documents, "match_batches", "match"), 0
     waiting: list[NativeDocument] = []
     while True:
-        waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting))
+        waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting), file_bytes_max)
         if not waiting:
             return
         with naming_documents():

@@ -62,10 +62,11 @@ def render_many(
     *,
     threads: int | None,
     report: bool,
+    file_bytes_max: int,
     limits: _native.RenderLimits,
 ) -> pa.Table | tuple[pa.Table, pa.Table]:
     """See `Index.render_many`."""
-    sequence = as_sequence(documents, "render_many", "render")
+    sequence = as_sequence(documents, "render_many", "render", file_bytes_max)
     parallel = threads_for(index, sequence, threads)
     with naming_documents():
         _, pieces, runs = _native.render_many(index, sequence, parallel, report, 0, 0, limits)
@@ -80,13 +81,14 @@ def render_batches(
     threads: int | None,
     report: bool,
     payload_bytes_max: int,
+    file_bytes_max: int,
     limits: _native.RenderLimits,
 ) -> Iterator[Any]:
     """See `Index.render_batches`."""
     source, first = as_iterable(documents, "render_batches", "render"), 0
     waiting: list[NativeDocument] = []
     while True:
-        waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting))
+        waiting += take(source, BATCH_DOCUMENTS_MAX - len(waiting), file_bytes_max)
         if not waiting:
             return
         parallel = threads_for(index, waiting, threads)

@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 from treecast import _native
 from treecast.arguments import check_namespaces, check_text, kind_of
+from treecast.document import AnyDocument, Limits, native_document
 from treecast.query.cover import covers
 from treecast.query.shapes import Shape, StepList, build_list, build_shape
 from treecast.query.tree import Path, build_paths
@@ -53,12 +54,13 @@ def _pairs(bindings: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 class _Text:
     """What Query and Transformation have in common: a text, the bindings it was parsed with, and its canonical form."""
 
-    __slots__ = ("_key", "_namespaces", "_text")
+    __slots__ = ("_index", "_key", "_namespaces", "_text")
 
     def __init__(self, text: str, bindings: dict[str, str], key: str) -> None:
         self._text = text
         self._namespaces = bindings
         self._key = key
+        self._index: _native.Index | None = None
 
     @property
     def text(self) -> str:
@@ -69,6 +71,26 @@ class _Text:
     def namespaces(self) -> Mapping[str, str]:
         """The bindings it was parsed with."""
         return MappingProxyType(self._namespaces)
+
+    def match(self, document: AnyDocument) -> bool:
+        """Whether the document satisfies this query alone. For many queries, or many documents, use an Index.
+
+            >>> parse("/a[b = 1]").match(b"<a><b>1</b></a>")
+            True
+
+        The default limits apply; `treecast.read` gives a Document with others, or with entities. Raises DocumentError
+        for an invalid document, and DocumentLimitError (TC340) if deciding takes more work than is allowed.
+        """
+        limits = Limits()
+        if self._index is None:
+            index = _native.Index(limits.native(), None, 0, "auto", None)
+            index.add("query", self._text, _native.Settings(self._namespaces, False, False))
+            self._index = index
+        answer = self._index.match(native_document(document, limits.document_bytes_max))
+        if isinstance(answer, tuple):
+            _, undecided = answer
+            raise undecided[0][2]
+        return bool(answer)
 
     def __repr__(self) -> str:
         bound = f", namespaces={self._namespaces!r}" if self._namespaces else ""
