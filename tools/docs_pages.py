@@ -42,8 +42,8 @@ PYTHON = {
             "UndecidedWarning",
         ),
     ),
-    "Event loops": ("treecast.async_index", ("AsyncIndex",)),
-    "Other encodings": ("treecast.transcoding", ("transcode",)),
+    "Files and other encodings": ("treecast", ("read_subscriptions", "records", "transcode")),
+    "Event loops": ("treecast", ("AsyncIndex",)),
     "Engines": ("treecast", ("engines",)),
 }
 SPARK = {

@@ -157,7 +157,7 @@ def items_table(items: Sequence[tuple[str, str] | Subscription]) -> pa.Table:
 def from_items(items: Iterable[Any]) -> list[tuple[str, str] | Subscription]:
     """(id, query) tuples and Subscriptions; anything else is turned into one of them."""
     if isinstance(items, (str, bytes, os.PathLike)):
-        hint = "read the file first: treecast.inputs.subscriptions.read_subscriptions(path)"
+        hint = "read the file first: treecast.read_subscriptions(path)"
         raise QueryError(f"a path is given instead of subscriptions: {str(items)[:80]!r}", code="TC194", hint=hint)
     if not isinstance(items, Iterable):
         message = f"cannot infer the format of an object of the type {type(items).__name__}"
