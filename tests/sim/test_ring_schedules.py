@@ -13,9 +13,11 @@ from support.scripted_ring import ScriptedRing
 
 from treecast.overlay.chord.chord_messages import Claim, Leaving, Member, Notify, member_of
 from treecast.overlay.chord.nfa_peer import NfaPeer
+from treecast.overlay.chord.nfa_settings import NfaSettings
 from treecast.overlay.chord.settings import ChordSettings
 from treecast.overlay.peer import Effect, Send
 from treecast.sim.chord.filter_scenario import FilterRun
+from treecast.sim.chord.ring_network import RingNetwork
 from treecast.sim.chord.scenario import ChordPlan, ChordRun, ChordScenario
 from treecast.sim.faults import ANY, Crash, HostFault, LinkFault, Partition
 
@@ -77,6 +79,27 @@ def test_documents_get_everywhere_while_one_peer_is_away(peers: int, victim: int
         assert not publication.partial, "all could be reached"
     ring.run(1_000)
     assert not ring.missing() and not ring.world.hosts[ring.peers[victim]].is_up
+
+
+def test_a_peer_may_leave_while_it_makes_copies_of_a_state() -> None:
+    """The state belongs to another peer then, which filters as before."""
+    settings = NfaSettings(shed_rate=0.1, shed_documents_min=2, shed_copies=2)
+    network = RingNetwork(1, 6, ChordSettings(base=("p0", "p1", "p2", "p3")), settings)
+    network.subscribe("p0", "all", "/n")
+    network.settle()
+    leaving = "p5"
+    assert network.peer(leaving).entries.owner_of("") is not None
+    begin_ms = network.world.now_us // 1000
+    network.world.schedule([HostFault("slow-disk", name, begin_ms, begin_ms + 5_000, 200) for name in network.names])
+    for _ in range(2):
+        network.publish("p1", b"<n/>")
+    counts = network.peer(leaving).counts
+    network.wait("copies", lambda: counts["copy messages"] > 0)
+    assert not counts["states with copies"], "they are not stored yet"
+    network.call(leaving, lambda peer, now_ms: peer.leave(now_ms))
+    network.world.run(network.world.now_us // 1000 + 5_000)
+    published, matches = network.publish("p1", b"<n/>")
+    assert network.world.failure is None and published.is_complete and matches == [("p0", "all")]
 
 
 class Liar:

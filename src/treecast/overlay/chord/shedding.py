@@ -131,9 +131,10 @@ class Shedding:
 
     def _tell(self, key: str, copies: int, is_stored: bool) -> None:
         self._underway.discard(key)
-        if is_stored:
+        # A peer that has left meanwhile knows nobody to tell: visitors go on to the state's next owner.
+        ring = next((ring for ring in self._peer.members if ring.is_member), None)
+        if is_stored and ring is not None:
             self._peer.counts["states with copies"] += 1
-            ring = next(ring for ring in self._peer.members if ring.is_member)
             self.take_shed(self._peer.name, Shed(key, copies, ring.me.place, ring.me.index))
 
     def take_shed(self, sender: str, message: Shed) -> None:
