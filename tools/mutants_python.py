@@ -114,6 +114,7 @@ MUTANTS = [
     Mutant("overlay/chord/chord_peer.py", "if ring is not None and message.member.peer == sender:", "if ring is not None:", "anybody may say that another one is a predecessor", RINGS),
     Mutant("overlay/chord/replication.py", "or owner.peer != sender or", "or", "anybody may claim a range for another one", RINGS),
     Mutant("overlay/chord/replication.py", "or owner.peer != sender or not is_genuine(owner):", "or owner.peer != sender:", "whoever claims a range chooses its place", RINGS),
+    Mutant("overlay/chord/calls.py", "if call.to != self._name:", "if call.to:", "a peer takes itself for silent", RINGS),
     Mutant("overlay/chord/shedding.py", "next((ring for ring in self._peer.members if ring.is_member), None)", "next(ring for ring in self._peer.members if ring.is_member)", "a peer that leaves while it makes copies of a state ends with an error", RINGS),
     Mutant("sim/chord/scenario.py", "for disks in self._disk_counts().values()):", "for entry, disks in self._disk_counts().items() if entry in self.acknowledged):", "the simulator takes all disks with an entry before its writer hears that it is stored", RINGS),
 ]  # fmt: skip

@@ -37,7 +37,7 @@ def test_settings_want_a_stable_base() -> None:
 def ideal_ring(names: list[str], settings: ChordSettings) -> dict[Member, RingMember]:
     """A ring after it has become quiet, with all fingers."""
     base = StableBase(settings)
-    calls = Calls(Random(0), lambda to, message: None, 10)
+    calls = Calls("p0", Random(0), lambda to, message: None, 10)
     members = sorted((member_of(name) for name in names), key=lambda member: member.place)
     rings = {}
     for number, member in enumerate(members):

@@ -102,6 +102,19 @@ def test_a_peer_may_leave_while_it_makes_copies_of_a_state() -> None:
     assert network.world.failure is None and published.is_complete and matches == [("p0", "all")]
 
 
+@pytest.mark.parametrize("seed", [3, 5, 8])
+def test_a_peer_with_several_places_comes_back_after_it_left(seed: int) -> None:
+    """It leaves while nobody hears it, so others send it to itself, and it does not answer. Two of its places are next
+    to each other: it joins the ring at the second one only if it believes what it says of the first."""
+    base, guest = ("p0", "p1", "p2", "p3"), "p7"
+    settings = ChordSettings(base=base, members=3, stabilise_ms=1_500, offer_ms=100)
+    writes = [(500 + 20 * number, "p0") for number in range(40)]
+    plan = ChordPlan([*base, guest], settings, 8_000, [(0, guest), (5_000, guest)], [(4_000, guest)], writes, [])
+    run = ChordRun(seed, plan)
+    run.play([Partition([[guest], list(base)], 3_990, 4_020)])
+    assert run.world.failure is None, run.world.failure
+
+
 class Liar:
     """A `Peer` that is no member, and speaks in the names of all others, and of some that never were."""
 

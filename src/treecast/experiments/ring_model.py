@@ -55,7 +55,7 @@ class RingModel:
 
     def rings(self) -> list[RingMember]:
         """The members with their successors and fingers, in the order of the ring."""
-        base, calls = StableBase(self.settings), Calls(Random(0), lambda to, message: None, 1)
+        base, calls = StableBase(self.settings), Calls("", Random(0), lambda to, message: None, 1)
         rings = []
         for number, member in enumerate(self.members):
             ring = RingMember(member, base, self.settings, calls, lambda to, message: None, lambda ring: None)

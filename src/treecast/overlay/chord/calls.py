@@ -5,7 +5,7 @@ one that is called when the other side has not answered. Both are lost in a cras
 
     >>> from random import Random
     >>> sent = []
-    >>> calls = Calls(Random(1), lambda to, message: sent.append((to, message)), calls_max=10)
+    >>> calls = Calls("p1", Random(1), lambda to, message: sent.append((to, message)), calls_max=10)
     >>> calls.start("p2", lambda nonce: nonce, print, lambda: print("no answer"), timeout_ms=100, attempts=2)
     >>> calls.tick(50); calls.tick(150); len(sent)
     2
@@ -40,9 +40,10 @@ class _Call:
 
 
 class Calls:
-    """All questions of one peer. `send` sends a message."""
+    """All questions of one peer, which has this name. `send` sends a message."""
 
-    def __init__(self, random: Random, send: Callable[[str, Any], None], calls_max: int) -> None:
+    def __init__(self, name: str, random: Random, send: Callable[[str, Any], None], calls_max: int) -> None:
+        self._name = name
         self._random = random
         self._send = send
         self._calls_max = calls_max
@@ -52,7 +53,7 @@ class Calls:
         self.refused = 0
         """Questions that were not asked, because too many waited."""
         self.silent: dict[str, int] = {}
-        """Peers that have not answered lately, with the time of that."""
+        """Other peers that have not answered lately, with the time of that."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -105,5 +106,7 @@ class Calls:
                 self._send(call.to, call.message)
             else:
                 del self._calls[nonce]
-                self.silent[call.to] = now_ms
+                # A peer does not answer itself before it is a member, and may not ask itself again.
+                if call.to != self._name:
+                    self.silent[call.to] = now_ms
                 call.failure()

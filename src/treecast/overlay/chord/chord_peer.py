@@ -86,7 +86,7 @@ class ChordPeer:
         self.base = StableBase(settings)
         self.time_ms = 0
         """Time since the peer was made: it never goes back, whatever its clock does."""
-        self.calls = Calls(random, self.send, settings.calls_max)
+        self.calls = Calls(name, random, self.send, settings.calls_max)
         self._effects: list[Effect] = []
         self._clock_ms: int | None = None
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
