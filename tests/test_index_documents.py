@@ -41,15 +41,6 @@ def test_bytes_like_documents(index: Index) -> None:
         assert rows(index.match_many([form, DOCUMENT])) == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
 
 
-def test_text_is_refused_with_a_way_out(index: Index) -> None:
-    """The encoding that a document declares says nothing about a str."""
-    text: Any = "<a/>"
-    with pytest.raises(TypeError, match="encode"):
-        index.match(text)
-    with pytest.raises(TypeError, match="encode"):
-        index.match_many([text])
-
-
 @pytest.mark.parametrize("wrong", [None, 1, ["<a/>"], memoryview(b"<aa/>")[::2]])
 def test_other_objects_are_refused(index: Index, wrong: Any) -> None:
     with pytest.raises((TypeError, BufferError, ValueError)):
@@ -61,7 +52,7 @@ def test_other_objects_are_refused(index: Index, wrong: Any) -> None:
 def test_a_missing_document_is_reported_in_a_sentence(index: Index) -> None:
     nothing: Any = None
     for call in (index.match, index.render):
-        with pytest.raises(TypeError, match="a document is bytes, a str, .* or a Document, not None"):
+        with pytest.raises(TypeError, match="or a Document, not None"):
             call(nothing)
 
 
