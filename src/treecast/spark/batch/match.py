@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self
-from uuid import uuid4
 
 from treecast.catalog.index_settings import IndexSettings
 from treecast.document import EntityTexts, Limits
+from treecast.durable import unused_name
 from treecast.errors import PipelineError
 from treecast.index import CACHE_BYTES_MAX, Index
 from treecast.placement import Placement
@@ -181,7 +181,7 @@ def split(reported: DataFrame, *, persist: bool = True) -> Split:
 
     # Spark gives kept rows to every query with the same plan, later ones among them, which are to read their files
     # again: a mark makes this plan differ from all others.
-    marked = reported.withColumn(MARK, functions.lit(uuid4().hex))
+    marked = reported.withColumn(MARK, functions.lit(unused_name()))
     parts = Split.of(reported, marked.persist(StorageLevel.DISK_ONLY))
     _kept_splits[id(parts)] = parts
     if len(_kept_splits) > KEPT_MAX:
