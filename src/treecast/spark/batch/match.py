@@ -134,9 +134,10 @@ class Split(tuple["DataFrame", "DataFrame"]):
     def of(cls, reported: DataFrame, kept: DataFrame | None = None) -> Split:
         """The parts of a report. `kept` is the same, with MARK, if Spark keeps it for them."""
         rows = reported if kept is None else kept
-        good, bad = (rows.filter(is_good).drop(MARK) for is_good in (rows["error"].isNull(), rows["error"].isNotNull()))
+        bad = rows.filter(rows["error"].isNotNull())
         # A refused delivery has a subscription, a bad document has none.
-        parts = cls((good.drop("error"), bad.drop("payload" if has_payloads(reported) else "subscription")))
+        bad = bad.drop(MARK, "payload" if has_payloads(reported) else "subscription")
+        parts = cls((without_errors(rows).drop(MARK), bad))
         parts._kept = kept
         return parts
 
@@ -165,7 +166,7 @@ def split(reported: DataFrame, *, persist: bool = True) -> Split:
 
     Each part is a query of its own, and would match all documents again. So Spark keeps the rows that one of them
     computes, on the disks of the executors, for the other: of a batch, unless `persist=False`. `release()` of the
-    result, or its use in a `with`, drops them; so does the next `split` but seven of this process. A stream cannot be
+    result, or its use in a `with`, drops them; so does the eighth `split` after it in this process. A stream cannot be
     kept, nor can a DataFrame on services without `persist`: there, write the report once and split what was written.
     """
     if "error" not in reported.columns:
