@@ -22,7 +22,7 @@ from treecast.index import Index
 from treecast.report.figures import Figures
 from treecast.report.subscription_counts import COUNTS_FILE, join_counts, with_counts, write_counts
 from treecast.spark import session
-from treecast.spark.batch.match import split
+from treecast.spark.batch.match import without_errors
 from treecast.spark.batch.place import SparkPlacement
 from treecast.spark.batch.plan import subscription_table
 from treecast.spark.batch.row_limit import check_room
@@ -162,6 +162,7 @@ def _settings(pipeline: Pipeline, placement: SparkPlacement) -> tuple[tuple[str,
 def _write_by_subscription(rows: DataFrame, pipeline: Pipeline, subscriptions: int) -> None:
     """The matches again, by subscription: from the written rows, so nothing is matched twice."""
     sinks = pipeline.sinks
-    good, _ = split(rows)
     with replacing_directory(sinks.by_subscription_path) as target:
-        write_directories(good, target.path, subscriptions, directories_max=sinks.directories_max, mode=target.mode)
+        write_directories(
+            without_errors(rows), target.path, subscriptions, directories_max=sinks.directories_max, mode=target.mode
+        )
