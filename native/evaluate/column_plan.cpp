@@ -102,8 +102,7 @@ private:
             relation = mirrored(relation);
         }
         if (type(right) == TermType::items) return no_entry;
-        const bool is_equality = relation == Relation::eq || relation == Relation::ne;
-        if (is_equality && type(left) != TermType::number && type(right) != TermType::number)
+        if (is_equality(relation) && type(left) != TermType::number && type(right) != TermType::number)
             return type(left) == TermType::string ? read_text(left, right, relation) : no_entry;
         const auto how = static_cast<uint8_t>(relation);
         if (type(left) != TermType::items) return add(ColumnPlan::Op::compare, read_number(left), read_number(right), how);

@@ -22,13 +22,10 @@ constexpr size_t items_max = 3;
 // A query may be long; a reason of more operands says no more.
 constexpr size_t operands_max = 64;
 
-constexpr std::string_view xml_uri = "http://www.w3.org/XML/1998/namespace";
 // As in src/treecast/index/explain.py.
 constexpr const char* language_text = "ancestor-or-self::*[@xml:lang][1]/@xml:lang";
 
 using Use = Operand::Use;
-
-bool is_equality(Relation relation) { return relation == Relation::eq || relation == Relation::ne; }
 
 }  // namespace
 

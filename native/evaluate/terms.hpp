@@ -19,6 +19,8 @@
 
 namespace treecast {
 
+inline constexpr std::string_view xml_uri = "http://www.w3.org/XML/1998/namespace";
+
 class Evaluator;
 
 class Terms {

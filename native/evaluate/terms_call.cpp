@@ -8,12 +8,6 @@
 
 namespace treecast {
 
-namespace {
-
-constexpr std::string_view xml_uri = "http://www.w3.org/XML/1998/namespace";
-
-}  // namespace
-
 std::string Terms::argument(uint32_t term, const Context& context) {
     std::string out;
     if (term == no_term) {

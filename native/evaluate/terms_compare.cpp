@@ -24,8 +24,6 @@ double to_number(const Terms::Result& result) {
     }
 }
 
-bool is_equality(Relation relation) { return relation == Relation::eq || relation == Relation::ne; }
-
 }  // namespace
 
 // From the left: a = b = c compares the result of a = b with c.

@@ -84,6 +84,7 @@ struct PathEntry {
 };
 
 enum class Relation : uint8_t { eq, ne, lt, le, gt, ge };
+constexpr bool is_equality(Relation relation) { return relation == Relation::eq || relation == Relation::ne; }
 
 enum class ExprKind : uint8_t {
     conjunction,     // and: the operands from `first` on
