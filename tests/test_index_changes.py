@@ -245,8 +245,8 @@ def test_wrong_types_are_refused(wrong: Any) -> None:
 
 def test_a_single_refusal_shows_its_hint_once() -> None:
     with pytest.raises(QueryError) as caught:
-        Index().add_many([("x", "/a[")])
-    assert str(caught.value).count(caught.value.hint) == 1
+        Index().add_many([("x", "a/b")])
+    assert caught.value.hint and str(caught.value).count(caught.value.hint) == 1
 
 
 def test_an_index_is_refused_with_a_way_out() -> None:

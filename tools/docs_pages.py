@@ -48,6 +48,7 @@ PYTHON = {
 }
 SPARK = {
     "Match and render": ("match", "matches", "register", "split", "refused", "render"),
+    "Look into answers": ("explain", "check", "describe_matches"),
     "Sources": ("documents", "match_files", "broker_documents"),
     "Streams": ("match_stream", "JetStream", "PayloadFiles"),
     "Files": ("write_payloads", "path_of", "write_directories", "stream_directories"),

@@ -41,7 +41,7 @@ class KeptDocumentPages:
     async def list_documents(self, call: Call) -> Reply:
         count = call.number_parameter("count", 25, self._settings.page_rows_max)
         before = call.number_parameter("before", 0, NUMBER_MAX) or NUMBER_MAX
-        broker = self._client.expect_broker()
+        broker = await self._client.current_broker()
         before = min(before, self._feed.last_document + 1)
         rows = list(broker.tail.documents_before(before, count + 1))
         more = rows[count - 1][0] if len(rows) > count else 0
@@ -74,7 +74,7 @@ class KeptDocumentPages:
 
     async def get_document(self, call: Call) -> Reply:
         """The bytes as they were published, or, in a network, as they came to this broker; or a range of them."""
-        broker = self._client.expect_broker()
+        broker = await self._client.current_broker()
         _, row = self._row(broker, call)
         body = broker.tail.body(row.body)
         range_match = _RANGE.fullmatch(call.header(b"range"))
@@ -88,7 +88,7 @@ class KeptDocumentPages:
         return Reply(206, body[begin:end], CONTENT_TYPE, (*_HEADERS, place))
 
     async def list_matches(self, call: Call) -> Reply:
-        broker = self._client.expect_broker()
+        broker = await self._client.current_broker()
         number, row = self._row(broker, call)
         count = call.number_parameter("count", self._settings.explained_max, self._settings.explained_max)
         ids = row.subscriptions

@@ -189,14 +189,15 @@ class LocalClient:
         """The broker serves, and all that it had when it was opened is durable."""
         return self._current.is_set()
 
-    async def until_current(self) -> None:
-        """Raises DoorError TC436 if that takes too long."""
+    async def current_broker(self) -> Broker:
+        """The broker, once `last_document` is true. Raises DoorError TC436 if that takes too long."""
         self.expect_broker()
         try:
             async with asyncio.timeout(self._answer_s):
                 await self._current.wait()
         except TimeoutError:
             raise not_ready() from None
+        return self.expect_broker()
 
     def send(self, command: Command) -> asyncio.Future[Answered]:
         """Ask for something. Raises if it is too large, if too much waits, or if the broker is served elsewhere."""

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from treecast.overlay.broker import Broker
 from treecast.overlay.storage import BodyGoneError, StorageError
 from treecast.serve.doors.calls import Call, Reply
 from treecast.serve.doors.envelopes import timestamp
@@ -89,10 +90,9 @@ class ReadingPages:
         count = call.number_parameter("count", self._settings.read_documents_max, self._settings.read_documents_max)
         first = call.number_parameter("from_document", 1, NUMBER_MAX)
         until = call.number_parameter("until_document", NUMBER_MAX, NUMBER_MAX)
-        return lines_reply(self._lines(first, until, count))
+        return lines_reply(self._lines(await self._client.current_broker(), first, until, count))
 
-    def _lines(self, next: int, until: int, count: int) -> Iterator[Line]:
-        broker = self._client.expect_broker()
+    def _lines(self, broker: Broker, next: int, until: int, count: int) -> Iterator[Line]:
         last = self._feed.last_document
         until = min(until, last)
         line_count = 0

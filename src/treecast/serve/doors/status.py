@@ -86,7 +86,7 @@ class StatusPages:
         now = steady_ms()
         if self._answer is None or now - self._answered_ms >= self._settings.status_ms:
             await self._disk.look()
-            self._answer = json_reply(200, self._status(self._client.expect_broker()))
+            self._answer = json_reply(200, self._status(await self._client.current_broker()))
             self._answered_ms = now
         return self._answer
 

@@ -153,7 +153,7 @@ class SubscriptionPages:
         if call.scope["method"] == "HEAD":
             return Reply(200, b"", EVENT_STREAM)
         ids, position = read_event_request(call)
-        await self._client.until_current()
+        await self._client.current_broker()
         stream = self.feed.open(ids, position)
         try:
             with call.access.holding(stream.close):

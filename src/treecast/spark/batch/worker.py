@@ -29,8 +29,6 @@ from treecast.placement.router import bucket_of
 from treecast.spark.batch.answer_form import ANSWER, AnswerForm
 from treecast.spark.batch.answers import answer, missing_documents
 from treecast.spark.internals import one_sentence_errors
-from treecast.spark.sources.source_options import Options
-from treecast.spark.sources.source_tasks import PART, Task, read
 from treecast.version import VERSION
 
 if TYPE_CHECKING:
@@ -94,13 +92,19 @@ def answer_files(
     `treecast.spark.batch.files` says why. Without accounts, documents without an answer give no row.
     """
     with one_sentence_errors():
-        yield from _answer_files(batches, Options.parse(options), Ticket(*ticket), AnswerForm(*form))
+        yield from _answer_files(batches, options, Ticket(*ticket), AnswerForm(*form))
 
 
 def _answer_files(
-    batches: Iterator[pa.RecordBatch], options: Options, ticket: Ticket, form: AnswerForm
+    batches: Iterator[pa.RecordBatch], given: dict[str, str], ticket: Ticket, form: AnswerForm
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
+
+    # These import pyspark, which the driver does not need for a match.
+    from treecast.spark.sources.source_options import Options
+    from treecast.spark.sources.source_tasks import PART, Task, read
+
+    options = Options.parse(given)
 
     index = index_of(ticket)
     names = ["file", "offset", "ordinal", ANSWER]
